@@ -1,0 +1,434 @@
+//! The store of one process: nothing survives it.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    hash::{BuildHasher, RandomState},
+    ops::Bound,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use papaya::{Compute, Operation};
+
+use super::{
+    Access, ChangeFeed, ChangeSender, Document, InsertError, ListKey, Quota, QuotaScope, StoreError, Swap,
+    TaskStore,
+};
+use crate::task::{Owner, TaskId, TaskRecord, Timestamp, WorkerId};
+
+const SHARDS: usize = 64;
+
+/// Records in a concurrent map: reads take no lock; what a write locks is one shard of an index, for a few
+/// operations on it. About 1 KiB per idle task. Shared by clones; several runtimes may use one.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryStore(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    records: papaya::HashMap<TaskId, Arc<TaskRecord>>,
+    total: AtomicU64,
+    /// By owner or quota key.
+    owners: Vec<Mutex<OwnerShard>>,
+    /// By task id: when lifetimes end.
+    expiry: Vec<Mutex<BTreeSet<(Timestamp, TaskId)>>>,
+    external: Mutex<HashMap<Arc<str>, TaskId>>,
+    workers: Mutex<HashMap<WorkerId, WorkerEntry>>,
+    documents: Mutex<HashMap<String, Document>>,
+    hasher: RandomState,
+    feed: ChangeSender,
+}
+
+#[derive(Debug, Default)]
+struct OwnerShard {
+    counts: HashMap<Arc<str>, u64>,
+    lists: HashMap<Arc<str>, BTreeSet<(Timestamp, TaskId)>>,
+}
+
+#[derive(Debug, Default)]
+struct WorkerEntry {
+    until: Option<Timestamp>,
+    /// Tasks it runs that have not ended.
+    running: BTreeSet<TaskId>,
+}
+
+impl Default for Inner {
+    fn default() -> Self {
+        Self {
+            records: papaya::HashMap::new(),
+            total: AtomicU64::new(0),
+            owners: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            expiry: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            external: Mutex::default(),
+            workers: Mutex::default(),
+            documents: Mutex::default(),
+            hasher: RandomState::new(),
+            feed: ChangeSender::new(),
+        }
+    }
+}
+
+/// A poisoned index is still whole: no code between lock and unlock can panic half-way through a change.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Inner {
+    fn owner_shard(&self, name: &str) -> MutexGuard<'_, OwnerShard> {
+        lock(&self.owners[self.shard(name)])
+    }
+
+    fn expiry_shard(&self, id: &TaskId) -> MutexGuard<'_, BTreeSet<(Timestamp, TaskId)>> {
+        lock(&self.expiry[self.shard(id.as_str())])
+    }
+
+    fn shard(&self, text: &str) -> usize {
+        // The remainder is below SHARDS, which fits.
+        usize::try_from(self.hasher.hash_one(text) % SHARDS as u64).unwrap_or(0)
+    }
+
+    /// Takes one place of the quota, or says which bound is reached.
+    fn reserve(&self, key: Option<&Arc<str>>, quota: Quota) -> Result<(), InsertError> {
+        let taken = self
+            .total
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < quota.total).then_some(n + 1));
+        if taken.is_err() {
+            return Err(InsertError::Quota { scope: QuotaScope::Total, limit: quota.total });
+        }
+        if let Some(key) = key {
+            let mut shard = self.owner_shard(key);
+            let count = shard.counts.get(key).copied().unwrap_or(0);
+            if count >= quota.per_key {
+                drop(shard);
+                self.total.fetch_sub(1, Ordering::AcqRel);
+                return Err(InsertError::Quota { scope: QuotaScope::PerKey, limit: quota.per_key });
+            }
+            shard.counts.insert(key.clone(), count + 1);
+        }
+        Ok(())
+    }
+
+    fn give_back(&self, key: Option<&Arc<str>>) {
+        self.total.fetch_sub(1, Ordering::AcqRel);
+        if let Some(key) = key {
+            let mut shard = self.owner_shard(key);
+            if let Some(count) = shard.counts.get_mut(key) {
+                *count -= 1;
+                if *count == 0 {
+                    shard.counts.remove(key);
+                    shrink(&mut shard.counts);
+                }
+            }
+        }
+    }
+
+    fn visible(&self, id: &str, access: &Access) -> Option<Arc<TaskRecord>> {
+        self.records
+            .pin()
+            .get(id)
+            .filter(|record| access.covers(record))
+            .cloned()
+    }
+
+    fn index(&self, record: &Arc<TaskRecord>) {
+        if let Some(at) = record.expires_at() {
+            self.expiry_shard(&record.id).insert((at, record.id.clone()));
+        }
+        if let (false, Owner::Principal(name)) = (record.hidden, &record.owner) {
+            self.owner_shard(name)
+                .lists
+                .entry(name.clone())
+                .or_default()
+                .insert((record.created_at, record.id.clone()));
+        }
+        self.index_worker(None, Some(record));
+    }
+
+    fn unindex(&self, record: &Arc<TaskRecord>) {
+        if let Some(at) = record.expires_at() {
+            self.expiry_shard(&record.id).remove(&(at, record.id.clone()));
+        }
+        if let (false, Owner::Principal(name)) = (record.hidden, &record.owner) {
+            let mut shard = self.owner_shard(name);
+            if let Some(list) = shard.lists.get_mut(name) {
+                list.remove(&(record.created_at, record.id.clone()));
+                if list.is_empty() {
+                    shard.lists.remove(name);
+                    shrink(&mut shard.lists);
+                }
+            }
+        }
+        if let Some(external) = &record.external_id {
+            lock(&self.external).remove(external);
+        }
+        self.index_worker(Some(record), None);
+    }
+
+    /// Moves a task between the workers' sets, if the step from `before` to `after` changes who runs it.
+    fn index_worker(&self, before: Option<&TaskRecord>, after: Option<&TaskRecord>) {
+        fn runs(record: Option<&TaskRecord>) -> Option<(&WorkerId, &TaskId)> {
+            record
+                .filter(|record| !record.is_terminal())
+                .and_then(|record| record.worker.as_ref().map(|worker| (worker, &record.id)))
+        }
+        let (before, after) = (runs(before), runs(after));
+        if before == after {
+            return;
+        }
+        let mut workers = lock(&self.workers);
+        if let Some((worker, id)) = before
+            && let Some(entry) = workers.get_mut(worker)
+        {
+            entry.running.remove(id);
+        }
+        if let Some((worker, id)) = after {
+            workers.entry(worker.clone()).or_default().running.insert(id.clone());
+        }
+    }
+}
+
+/// Gives memory back after a burst: a map that is mostly empty shrinks.
+fn shrink<K: Eq + std::hash::Hash, V>(map: &mut HashMap<K, V>) {
+    if map.capacity() > 64 && map.len() * 4 < map.capacity() {
+        map.shrink_to(map.len() * 2);
+    }
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many records are kept.
+    pub fn len(&self) -> usize {
+        self.0.records.len()
+    }
+
+    /// Whether no record is kept.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[async_trait]
+impl TaskStore for MemoryStore {
+    async fn insert(&self, record: Arc<TaskRecord>, quota: Quota) -> Result<(), InsertError> {
+        let inner = &*self.0;
+        inner.reserve(record.quota_key.as_ref(), quota)?;
+        if let Some(external) = &record.external_id {
+            let mut names = lock(&inner.external);
+            if names.contains_key(external) {
+                drop(names);
+                inner.give_back(record.quota_key.as_ref());
+                return Err(InsertError::Conflict("external id"));
+            }
+            names.insert(external.clone(), record.id.clone());
+        }
+        if inner.records.pin().try_insert(record.id.clone(), record.clone()).is_err() {
+            if let Some(external) = &record.external_id {
+                lock(&inner.external).remove(external);
+            }
+            inner.give_back(record.quota_key.as_ref());
+            return Err(InsertError::Conflict("id"));
+        }
+        inner.index(&record);
+        // Removed already, between the two steps: then its index entries came too late.
+        if !inner.records.pin().contains_key(&record.id) {
+            inner.unindex(&record);
+        }
+        inner.feed.send(&record.id, record.revision);
+        Ok(())
+    }
+
+    async fn get(&self, id: &str, access: &Access) -> Result<Option<Arc<TaskRecord>>, StoreError> {
+        Ok(self.0.visible(id, access))
+    }
+
+    async fn find_external(
+        &self,
+        external_id: &str,
+        access: &Access,
+    ) -> Result<Option<Arc<TaskRecord>>, StoreError> {
+        let id = lock(&self.0.external).get(external_id).cloned();
+        Ok(id.and_then(|id| self.0.visible(id.as_str(), access)))
+    }
+
+    async fn replace(
+        &self,
+        next: Arc<TaskRecord>,
+        revision: u64,
+        access: &Access,
+    ) -> Result<Swap, StoreError> {
+        let inner = &*self.0;
+        let before = {
+            let records = inner.records.pin();
+            let step = records.compute(next.id.clone(), |entry| match entry {
+                Some((_, current)) if !access.covers(current) => Operation::Abort(Swap::Missing),
+                Some((_, current)) if current.revision != revision => Operation::Abort(Swap::Stale),
+                Some(_) => Operation::Insert(next.clone()),
+                None => Operation::Abort(Swap::Missing),
+            });
+            match step {
+                Compute::Updated { old: (_, before), .. } => before.clone(),
+                Compute::Aborted(swap) => return Ok(swap),
+                Compute::Inserted(..) | Compute::Removed(..) => return Ok(Swap::Missing),
+            }
+        };
+        if before.ttl_ms != next.ttl_ms {
+            let mut shard = inner.expiry_shard(&next.id);
+            if let Some(at) = before.expires_at() {
+                shard.remove(&(at, next.id.clone()));
+            }
+            if let Some(at) = next.expires_at() {
+                shard.insert((at, next.id.clone()));
+            }
+        }
+        inner.index_worker(Some(&before), Some(&next));
+        inner.feed.send(&next.id, next.revision);
+        Ok(Swap::Done)
+    }
+
+    async fn list(
+        &self,
+        owner: &Owner,
+        after: Option<&ListKey>,
+        limit: usize,
+    ) -> Result<Vec<Arc<TaskRecord>>, StoreError> {
+        let Owner::Principal(name) = owner else {
+            return Ok(Vec::new());
+        };
+        let ids: Vec<TaskId> = {
+            let shard = self.0.owner_shard(name);
+            let Some(list) = shard.lists.get(name) else {
+                return Ok(Vec::new());
+            };
+            let end = match after {
+                Some(key) => Bound::Excluded((key.created_at, key.id.clone())),
+                None => Bound::Unbounded,
+            };
+            list.range((Bound::Unbounded, end))
+                .rev()
+                .take(limit)
+                .map(|(_, id)| id.clone())
+                .collect()
+        };
+        let access = Access::Owner(owner.clone());
+        Ok(ids
+            .iter()
+            .filter_map(|id| self.0.visible(id.as_str(), &access))
+            .collect())
+    }
+
+    async fn remove(&self, id: &str, access: &Access) -> Result<bool, StoreError> {
+        let inner = &*self.0;
+        let removed = match inner.records.pin().remove_if(id, |_, record| access.covers(record)) {
+            Ok(Some((_, record))) => record.clone(),
+            Ok(None) | Err(_) => return Ok(false),
+        };
+        inner.unindex(&removed);
+        inner.give_back(removed.quota_key.as_ref());
+        inner.feed.send(&removed.id, u64::MAX);
+        Ok(true)
+    }
+
+    async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<TaskId>, StoreError> {
+        let mut found: Vec<(Timestamp, TaskId)> = Vec::new();
+        let inner = &*self.0;
+        for shard in &inner.expiry {
+            let mut shard = lock(shard);
+            let due: Vec<_> = shard.iter().take_while(|(at, _)| *at <= now).take(limit).cloned().collect();
+            for entry in due {
+                // An entry that a racing write left behind is dropped here.
+                let real = inner
+                    .visible(entry.1.as_str(), &Access::System)
+                    .is_some_and(|record| record.expires_at() == Some(entry.0));
+                if real {
+                    found.push(entry);
+                } else {
+                    shard.remove(&entry);
+                }
+            }
+        }
+        found.sort();
+        found.truncate(limit);
+        Ok(found.into_iter().map(|(_, id)| id).collect())
+    }
+
+    async fn next_expiry(&self) -> Result<Option<Timestamp>, StoreError> {
+        let first = |shard: &Mutex<BTreeSet<(Timestamp, TaskId)>>| lock(shard).first().map(|(at, _)| *at);
+        Ok(self.0.expiry.iter().filter_map(first).min())
+    }
+
+    async fn heartbeat(&self, worker: &WorkerId, until: Timestamp) -> Result<(), StoreError> {
+        lock(&self.0.workers).entry(worker.clone()).or_default().until = Some(until);
+        Ok(())
+    }
+
+    async fn release(&self, worker: &WorkerId) -> Result<(), StoreError> {
+        if let Some(entry) = lock(&self.0.workers).get_mut(worker) {
+            entry.until = None;
+        }
+        Ok(())
+    }
+
+    async fn orphans(&self, now: Timestamp, limit: usize) -> Result<Vec<Arc<TaskRecord>>, StoreError> {
+        let ids: Vec<TaskId> = {
+            let mut workers = lock(&self.0.workers);
+            let lapsed = |entry: &WorkerEntry| entry.until.is_none_or(|until| until <= now);
+            for (worker, entry) in workers.iter_mut().filter(|(_, entry)| lapsed(entry)) {
+                // An entry that a racing write left behind is dropped here.
+                entry.running.retain(|id| {
+                    self.0
+                        .visible(id.as_str(), &Access::System)
+                        .is_some_and(|record| !record.is_terminal() && record.worker.as_ref() == Some(worker))
+                });
+            }
+            workers.retain(|_, entry| !(lapsed(entry) && entry.running.is_empty()));
+            workers
+                .values()
+                .filter(|entry| lapsed(entry))
+                .flat_map(|entry| entry.running.iter().cloned())
+                .take(limit)
+                .collect()
+        };
+        Ok(ids
+            .iter()
+            .filter_map(|id| self.0.visible(id.as_str(), &Access::System))
+            .filter(|record| !record.is_terminal())
+            .collect())
+    }
+
+    async fn put_document(&self, key: &str, document: Document) -> Result<(), StoreError> {
+        lock(&self.0.documents).insert(key.to_owned(), document);
+        Ok(())
+    }
+
+    async fn put_document_if_absent(&self, key: &str, document: Document) -> Result<Document, StoreError> {
+        Ok(lock(&self.0.documents).entry(key.to_owned()).or_insert(document).clone())
+    }
+
+    async fn get_document(&self, key: &str) -> Result<Option<Document>, StoreError> {
+        Ok(lock(&self.0.documents).get(key).cloned())
+    }
+
+    async fn remove_document(&self, key: &str) -> Result<(), StoreError> {
+        lock(&self.0.documents).remove(key);
+        Ok(())
+    }
+
+    async fn remove_expired_documents(&self, now: Timestamp) -> Result<(), StoreError> {
+        lock(&self.0.documents).retain(|_, document| document.expires_at.is_none_or(|at| at > now));
+        Ok(())
+    }
+
+    fn changes(&self) -> ChangeFeed {
+        self.0.feed.subscribe()
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
