@@ -52,11 +52,16 @@ mod asked_ttl {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     #[allow(clippy::ref_option)]
-    pub(super) fn serialize<S: Serializer>(ttl: &Option<Option<u64>>, s: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        ttl: &Option<Option<u64>>,
+        s: S,
+    ) -> Result<S::Ok, S::Error> {
         ttl.flatten().serialize(s)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Option<u64>>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        d: D,
+    ) -> Result<Option<Option<u64>>, D::Error> {
         Option::<u64>::deserialize(d).map(Some)
     }
 }

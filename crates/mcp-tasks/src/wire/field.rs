@@ -1,0 +1,56 @@
+//! Members of a JSON object, read with errors that name them.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use super::{
+    envelope::{excerpt, string_of},
+    error::INVALID_PARAMS,
+};
+use crate::task::ErrorObject;
+
+/// The error -32602 for the member at `path`.
+pub fn invalid(path: &str, expected: &str, got: Option<&RawValue>) -> ErrorObject {
+    let got = got.map_or(Cow::Borrowed("nothing"), |raw| excerpt(raw.get()));
+    ErrorObject::new(
+        INVALID_PARAMS,
+        format!("{path}: expected {expected}, got {got}"),
+    )
+}
+
+/// A member that has to be a string.
+///
+/// # Errors
+/// -32602 naming the member.
+pub fn string<'a>(path: &str, raw: Option<&'a RawValue>) -> Result<Cow<'a, str>, ErrorObject> {
+    raw.and_then(string_of)
+        .ok_or_else(|| invalid(path, "a string", raw))
+}
+
+/// A member that, where it is there and not `null`, has to be a JSON object.
+///
+/// # Errors
+/// -32602 naming the member.
+pub fn optional_object<'a>(
+    path: &str,
+    raw: Option<&'a RawValue>,
+) -> Result<Option<&'a RawValue>, ErrorObject> {
+    match raw {
+        None => Ok(None),
+        Some(raw) if raw.get() == "null" => Ok(None),
+        Some(raw) if raw.get().starts_with('{') => Ok(Some(raw)),
+        Some(raw) => Err(invalid(path, "an object", Some(raw))),
+    }
+}
+
+/// The parameters as `T`, a struct of borrowed members.
+///
+/// # Errors
+/// -32602 if there are none or they are no object.
+pub fn params<'a, T: serde::Deserialize<'a>>(raw: Option<&'a RawValue>) -> Result<T, ErrorObject> {
+    let object = raw.filter(|raw| raw.get().starts_with('{'));
+    let object = object.ok_or_else(|| invalid("params", "an object", raw))?;
+    serde_json::from_str(object.get())
+        .map_err(|e| ErrorObject::new(INVALID_PARAMS, format!("params: {e}")))
+}
