@@ -1,5 +1,12 @@
 //! Durable, long-running tool calls for MCP servers and clients.
 
+pub mod runtime;
 pub mod store;
 pub mod task;
 pub mod wire;
+
+pub use runtime::{
+    BuildError, CreateContext, CreatedTask, Elicitation, InputError, Json, Limits, LogLevel,
+    PollContext, Question, Recovery, Runtime, TaskContext, TaskError, TaskHandle, TaskOptions,
+    TaskSupport, TaskTool,
+};

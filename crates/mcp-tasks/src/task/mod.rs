@@ -8,6 +8,7 @@ mod change;
 mod id;
 mod input;
 mod outcome;
+mod permission;
 mod record;
 mod time;
 
@@ -15,5 +16,6 @@ pub use change::{Change, Fence, Refusal};
 pub use id::{InvalidTaskId, Owner, TaskId, WorkerId};
 pub use input::{Answer, Input, InputKind, InputState, Question};
 pub use outcome::{ErrorObject, Outcome, RawJson};
+pub use permission::Permissions;
 pub use record::{Generation, NewTask, Origin, Phase, State, TaskRecord};
 pub use time::{Clock, Timestamp};

@@ -42,6 +42,9 @@ pub struct Origin {
     /// The session the request came in, if there is one: where its notifications go. No right follows from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Arc<str>>,
+    /// Runs the tool's stage before a task exists, not its body.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub before: bool,
     /// The ttl that was asked for, in milliseconds: `None` nothing, `Some(None)` unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "asked_ttl")]
     pub requested_ttl: Option<Option<u64>>,

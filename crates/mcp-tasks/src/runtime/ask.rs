@@ -1,0 +1,337 @@
+//! Asking the requestor: the question waits in the store, not in a connection.
+
+use std::sync::Arc;
+
+use rmcp::model::ElicitationSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{Engine, ReadError, TaskError, engine::UpdateError};
+use crate::{
+    store::{Access, StoreError},
+    task::{
+        self, Answer, Change, ErrorObject, Fence, InputKind, InputState, Permissions, RawJson,
+        Refusal, TaskId,
+    },
+};
+
+/// What a person did with a form or a URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Elicitation<T> {
+    /// Filled it in.
+    Accept(T),
+    /// Refused.
+    Decline,
+    /// Dismissed it without a choice.
+    Cancel,
+}
+
+impl<T> Elicitation<T> {
+    /// What was filled in.
+    pub fn accepted(self) -> Option<T> {
+        match self {
+            Self::Accept(content) => Some(content),
+            Self::Decline | Self::Cancel => None,
+        }
+    }
+}
+
+/// Why there is no answer to a question.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum InputError {
+    /// The requestor did not declare the capability it takes.
+    #[error("the requestor does not support {0}")]
+    Unsupported(&'static str),
+    /// The requestor answered with a JSON-RPC error.
+    #[error("the requestor answered with error {}: {}", .0.code, .0.message)]
+    Rejected(ErrorObject),
+    /// The requestor's answer has the wrong shape.
+    #[error("the requestor's answer has the wrong shape: {0}")]
+    InvalidAnswer(String),
+    /// The question has no JSON form, or its schema is not one MCP allows.
+    #[error("the question cannot be put: {0}")]
+    InvalidQuestion(String),
+    /// The key was used for another kind of question.
+    #[error("the input key {0:?} was already used for another question")]
+    KeyInUse(String),
+    /// The task was cancelled, has expired, or was taken over while it waited.
+    #[error("the task has ended")]
+    TaskEnded,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<InputError> for TaskError {
+    fn from(error: InputError) -> Self {
+        match error {
+            InputError::Rejected(error) => Self::relayed(error),
+            InputError::TaskEnded => Self::gone(),
+            InputError::Store(error) => error.into(),
+            other => Self::internal(other.to_string()),
+        }
+    }
+}
+
+/// Something to ask a requestor.
+#[derive(Debug, Clone)]
+pub struct Question {
+    pub(crate) kind: InputKind,
+    pub(crate) params: Value,
+    pub(crate) key: Option<String>,
+}
+
+impl Question {
+    fn of(kind: InputKind, params: Value) -> Self {
+        Self {
+            kind,
+            params,
+            key: None,
+        }
+    }
+
+    /// A form with the fields of `T` (flat, of primitive types: 2025-11-25 `client/elicitation`).
+    ///
+    /// # Errors
+    /// [`InputError::InvalidQuestion`] if `T` is not such a type.
+    pub fn form<T: JsonSchema>(message: impl Into<String>) -> Result<Self, InputError> {
+        let schema = ElicitationSchema::from_type::<T>()
+            .map_err(|e| InputError::InvalidQuestion(e.to_string()))?;
+        Ok(Self::form_schema(message, &schema))
+    }
+
+    /// A form with a schema of your making.
+    pub fn form_schema(message: impl Into<String>, schema: &ElicitationSchema) -> Self {
+        Self::of(
+            InputKind::ElicitForm,
+            json!({"mode": "form", "message": message.into(), "requestedSchema": schema}),
+        )
+    }
+
+    /// A URL to visit, for what must not pass through the client (2025-11-25 `client/elicitation`, URL mode).
+    pub fn url(message: impl Into<String>, url: impl Into<String>) -> Self {
+        Self::of(
+            InputKind::ElicitUrl,
+            json!({
+                "mode": "url", "message": message.into(), "url": url.into(),
+                "elicitationId": uuid::Uuid::new_v4().to_string(),
+            }),
+        )
+    }
+
+    /// A completion by the requestor's model.
+    ///
+    /// # Errors
+    /// [`InputError::InvalidQuestion`] if the parameters have no JSON form.
+    #[allow(deprecated)]
+    pub fn sample(params: &rmcp::model::CreateMessageRequestParams) -> Result<Self, InputError> {
+        let params =
+            serde_json::to_value(params).map_err(|e| InputError::InvalidQuestion(e.to_string()))?;
+        Ok(Self::of(InputKind::Sample, params))
+    }
+
+    /// The requestor's roots.
+    pub fn roots() -> Self {
+        Self::of(InputKind::ListRoots, json!({}))
+    }
+
+    /// A key of your own instead of one by the order of questions: unique in the task, and the same on every attempt.
+    #[must_use]
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+}
+
+/// Who asks: which task, under which fence, and what tells that the asker itself was stopped.
+pub(crate) struct Asker<'a> {
+    pub(crate) engine: &'a Arc<Engine>,
+    pub(crate) task: &'a TaskId,
+    pub(crate) fence: Option<&'a Fence>,
+    pub(crate) capabilities: Option<&'a RawJson>,
+    pub(crate) stopped: Option<&'a CancellationToken>,
+}
+
+impl Asker<'_> {
+    /// Puts the question, waits for its answer, and returns that. On a later attempt a recorded answer is returned at
+    /// once, and a question that is still open is waited for, not asked anew.
+    pub(crate) async fn ask(&self, key: String, question: Question) -> Result<RawJson, InputError> {
+        let params = RawJson::from_serialize(&question.params)
+            .map_err(|e| InputError::InvalidQuestion(e.to_string()))?;
+        Permissions::of(self.capabilities)
+            .allow(question.kind, &params)
+            .map_err(InputError::Unsupported)?;
+        let question = task::Question {
+            kind: question.kind,
+            params,
+        };
+        let key = self.put(key, question).await?;
+        let withdraw = Withdraw {
+            asker: self,
+            key: key.clone(),
+            armed: true,
+        };
+        let answer = self.await_answer(&key).await;
+        withdraw.disarm();
+        match answer? {
+            Answer::Result(json) => Ok(json),
+            Answer::Error(error) => Err(InputError::Rejected(error)),
+        }
+    }
+
+    /// Sees to it that the question is in the record; under which key.
+    async fn put(&self, key: String, question: task::Question) -> Result<Arc<str>, InputError> {
+        let mut again = 1;
+        let mut name: Arc<str> = key.as_str().into();
+        loop {
+            let record = match self.engine.get(self.task, &Access::System).await {
+                Ok(record) => record,
+                Err(ReadError::Store(error)) => return Err(error.into()),
+                Err(_) => return Err(InputError::TaskEnded),
+            };
+            match record.input(&name) {
+                Some(input) if input.question.kind != question.kind => {
+                    return Err(InputError::KeyInUse(name.to_string()));
+                }
+                // Given up on in an earlier attempt: ask again, under a key of its own.
+                Some(input) if input.state == InputState::Withdrawn => {
+                    again += 1;
+                    name = format!("{key}~{again}").into();
+                }
+                Some(_) => return Ok(name),
+                None => {
+                    let change = Change::Ask {
+                        key: name.clone(),
+                        question: question.clone(),
+                    };
+                    match self
+                        .engine
+                        .update(
+                            self.task,
+                            &Access::System,
+                            self.fence,
+                            Some(record),
+                            &change,
+                        )
+                        .await
+                    {
+                        Ok(_) => {
+                            tracing::debug!(task = %self.task, key = &*name, "input required");
+                            return Ok(name);
+                        }
+                        Err(UpdateError::Refused(Refusal::KeyUsed(_), _)) => {}
+                        Err(UpdateError::Store(error)) => return Err(error.into()),
+                        Err(_) => return Err(InputError::TaskEnded),
+                    }
+                }
+            }
+        }
+    }
+
+    async fn await_answer(&self, key: &str) -> Result<Answer, InputError> {
+        let fenced = |record: &task::TaskRecord| {
+            self.fence.is_some_and(|fence| {
+                record.attempt != fence.attempt || record.worker.as_ref() != Some(&fence.worker)
+            })
+        };
+        let found = self
+            .engine
+            .wait_until(self.task, &Access::System, |record| {
+                match record.input(key).map(|input| &input.state) {
+                    _ if fenced(record) => Some(None),
+                    Some(InputState::Answered(answer)) => Some(Some(answer.clone())),
+                    Some(InputState::Open) if !record.is_terminal() => None,
+                    _ => Some(None),
+                }
+            })
+            .await;
+        match found {
+            Ok(Some(answer)) => Ok(answer),
+            Err(ReadError::Store(error)) => Err(error.into()),
+            Ok(None) | Err(_) => Err(InputError::TaskEnded),
+        }
+    }
+}
+
+/// Withdraws the question when the body gives up on it (a timeout of its own): nobody is to be asked it later. Not
+/// when the body was stopped from outside: then it is still open, for the next attempt.
+struct Withdraw<'a, 'b> {
+    asker: &'a Asker<'b>,
+    key: Arc<str>,
+    armed: bool,
+}
+
+impl Withdraw<'_, '_> {
+    fn disarm(mut self) {
+        self.armed = false;
+    }
+}
+
+impl Drop for Withdraw<'_, '_> {
+    fn drop(&mut self) {
+        if !self.armed
+            || self
+                .asker
+                .stopped
+                .is_some_and(CancellationToken::is_cancelled)
+        {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        let (engine, id, fence) = (
+            self.asker.engine.clone(),
+            self.asker.task.clone(),
+            self.asker.fence.cloned(),
+        );
+        let change = Change::Withdraw {
+            key: self.key.clone(),
+        };
+        runtime.spawn(async move {
+            if let Err(UpdateError::Store(error)) = engine
+                .update(&id, &Access::System, fence.as_ref(), None, &change)
+                .await
+            {
+                tracing::warn!(task = %id, %error, "a question could not be withdrawn");
+            }
+        });
+    }
+}
+
+/// Reads the answer to an elicitation.
+pub(crate) fn read_elicitation<T: DeserializeOwned>(
+    answer: &RawJson,
+) -> Result<Elicitation<T>, InputError> {
+    #[derive(Deserialize)]
+    struct Given {
+        action: String,
+        #[serde(default)]
+        content: Option<Value>,
+    }
+    let wrong = |e: String| InputError::InvalidAnswer(e);
+    let given: Given = answer.parse().map_err(|e| wrong(e.to_string()))?;
+    match given.action.as_str() {
+        "accept" => {
+            let content = given.content.unwrap_or(Value::Null);
+            serde_json::from_value(content)
+                .map(Elicitation::Accept)
+                .map_err(|e| wrong(format!("content: {e}")))
+        }
+        "decline" => Ok(Elicitation::Decline),
+        "cancel" => Ok(Elicitation::Cancel),
+        other => Err(wrong(format!(
+            "action: expected accept, decline or cancel, got {other:?}"
+        ))),
+    }
+}
+
+/// Reads any other answer.
+pub(crate) fn read_answer<T: DeserializeOwned>(answer: &RawJson) -> Result<T, InputError> {
+    answer
+        .parse()
+        .map_err(|e| InputError::InvalidAnswer(e.to_string()))
+}

@@ -1,0 +1,193 @@
+//! What can go wrong when a server is built, and how a body says that its work failed.
+
+use std::borrow::Cow;
+
+use rmcp::{ErrorData, model::CallToolResult};
+use serde::Serialize;
+
+use crate::{
+    store::StoreError,
+    task::{ErrorObject, RawJson},
+};
+
+/// A mistake found when a runtime or server is built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A limit is zero or contradicts another.
+    #[error("limit {name}: {why}")]
+    Limit {
+        /// The field of [`Limits`](super::Limits).
+        name: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+    /// Two tools have one name.
+    #[error("the tool {0:?} is defined twice")]
+    DuplicateTool(String),
+    /// A tool's definition is wrong.
+    #[error("tool {tool:?}: {why}")]
+    Tool {
+        /// The tool.
+        tool: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// HTTP was asked for without a rule that tells whom tasks belong to.
+    #[error(
+        "over HTTP tasks need an owner rule: call .owner(…) to bind them to a principal, or .bearer_ids() to let \
+         whoever holds the unguessable id use them"
+    )]
+    NoOwnerRule,
+}
+
+/// An error code that a body may not use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the error code {0} is reserved by JSON-RPC or MCP; use one above -32000, or another below -32768"
+)]
+pub struct ReservedCode(pub i64);
+
+/// How a body says that its work failed.
+#[derive(Debug, Clone)]
+pub struct TaskError(pub(crate) Failure);
+
+#[derive(Debug, Clone)]
+pub(crate) enum Failure {
+    /// The tool's own word: a result with `isError: true`.
+    Tool(Box<CallToolResult>),
+    /// A JSON-RPC error.
+    Rpc(ErrorObject),
+    /// The task is no longer this body's to end: it was cancelled, expired or taken over.
+    Gone,
+}
+
+impl TaskError {
+    /// The tool failed in its own terms: a result with `isError: true` and this text.
+    pub fn tool(message: impl Into<String>) -> Self {
+        let content = vec![rmcp::model::ContentBlock::text(message)];
+        Self(Failure::Tool(Box::new(CallToolResult::error(content))))
+    }
+
+    /// The same, with a result of your making (`isError` is set).
+    pub fn tool_result(mut result: CallToolResult) -> Self {
+        result.is_error = Some(true);
+        Self(Failure::Tool(Box::new(result)))
+    }
+
+    /// A JSON-RPC error.
+    ///
+    /// # Errors
+    /// [`ReservedCode`] for -32099 to -32020 (-32042 among them) and -32002: MCP gives these a meaning of its own.
+    pub fn rpc(code: i64, message: impl Into<String>) -> Result<Self, ReservedCode> {
+        if is_reserved(code) {
+            return Err(ReservedCode(code));
+        }
+        Ok(Self(Failure::Rpc(ErrorObject::new(code, message))))
+    }
+
+    /// The JSON-RPC error -32603 (internal error).
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self(Failure::Rpc(ErrorObject::internal(message)))
+    }
+
+    /// The JSON-RPC error -32602 (invalid params).
+    pub fn invalid_params(message: impl Into<String>) -> Self {
+        Self(Failure::Rpc(ErrorObject::new(-32602, message)))
+    }
+
+    /// Adds `data` to a JSON-RPC error, or structured content to the tool's own error.
+    #[must_use]
+    pub fn with_data(mut self, data: &impl Serialize) -> Self {
+        match &mut self.0 {
+            Failure::Rpc(error) => error.data = RawJson::from_serialize(data).ok(),
+            Failure::Tool(result) => result.structured_content = serde_json::to_value(data).ok(),
+            Failure::Gone => {}
+        }
+        self
+    }
+
+    /// The task is no longer this body's to end.
+    pub(crate) fn gone() -> Self {
+        Self(Failure::Gone)
+    }
+
+    /// An error that came from elsewhere and is passed on. A reserved code becomes -32603 with `data.originalCode`.
+    pub(crate) fn relayed(error: ErrorObject) -> Self {
+        if !is_reserved(error.code) {
+            return Self(Failure::Rpc(error));
+        }
+        let data = serde_json::json!({"originalCode": error.code, "originalData": error.data});
+        Self(Failure::Rpc(ErrorObject {
+            code: -32603,
+            message: error.message,
+            data: RawJson::from_serialize(&data).ok(),
+        }))
+    }
+
+    /// The JSON-RPC error this is to whoever waits for it now.
+    pub(crate) fn into_rpc(self) -> ErrorObject {
+        match self.0 {
+            Failure::Rpc(error) => error,
+            Failure::Tool(result) => {
+                ErrorObject::internal(super::run::text_of(&result).unwrap_or_default())
+            }
+            Failure::Gone => ErrorObject::internal("the task is gone"),
+        }
+    }
+}
+
+fn is_reserved(code: i64) -> bool {
+    matches!(code, -32099..=-32020 | -32002)
+}
+
+/// An error passed on from a peer or library of rmcp's.
+impl From<ErrorData> for TaskError {
+    fn from(error: ErrorData) -> Self {
+        Self::relayed(ErrorObject {
+            code: i64::from(error.code.0),
+            message: Cow::into_owned(error.message),
+            data: error
+                .data
+                .as_ref()
+                .and_then(|data| RawJson::from_serialize(data).ok()),
+        })
+    }
+}
+
+impl From<ReservedCode> for TaskError {
+    fn from(error: ReservedCode) -> Self {
+        Self::internal(error.to_string())
+    }
+}
+
+impl From<StoreError> for TaskError {
+    fn from(error: StoreError) -> Self {
+        Self(Failure::Rpc(ErrorObject::from(&error)))
+    }
+}
+
+impl From<serde_json::Error> for TaskError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::internal(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserved_codes_are_refused_and_relayed_ones_rewritten() {
+        for code in [-32099, -32050, -32020, -32021, -32002, -32042] {
+            assert_eq!(TaskError::rpc(code, "x").unwrap_err(), ReservedCode(code));
+        }
+        for code in [-32000, -32001, -32602, -32603, 1042, -32100] {
+            assert!(TaskError::rpc(code, "x").is_ok(), "{code}");
+        }
+        let relayed =
+            TaskError::from(ErrorData::new(rmcp::model::ErrorCode(-32042), "go", None)).into_rpc();
+        assert_eq!((relayed.code, relayed.message.as_str()), (-32603, "go"));
+        assert!(relayed.data.unwrap().get().contains("-32042"));
+    }
+}

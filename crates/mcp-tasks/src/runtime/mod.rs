@@ -1,0 +1,366 @@
+//! Creating, running, waiting, asking, cancelling, expiring: what happens to tasks, whatever protocol asked for it.
+//!
+//! [`Runtime`] holds the registered [`TaskTool`]s on one [`TaskStore`](crate::store::TaskStore). It knows no JSON-RPC
+//! method: the edges in [`crate::server`] turn messages into its calls, and an [`Observer`] turns what happens into
+//! messages. Nothing here polls; all waiting is on one watch per task that exists only while somebody waits.
+
+mod ask;
+mod context;
+mod create;
+mod engine;
+mod error;
+mod handle;
+mod hub;
+mod limits;
+mod observer;
+mod run;
+mod schema;
+mod tool;
+mod worker;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use tokio::sync::{OnceCell, Semaphore};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+pub use ask::{Elicitation, InputError, Question};
+pub use context::{CreateContext, CreatedTask, PollContext, Requestor, TaskContext};
+pub use create::{Call, CreateError};
+pub use engine::ReadError;
+pub use error::{BuildError, ReservedCode, TaskError};
+pub use handle::TaskHandle;
+pub use limits::Limits;
+pub use observer::{LogEvent, LogLevel, Observer, ProgressEvent};
+pub use tool::{IntoTaskResult, Json, Recovery, TaskOptions, TaskSupport, TaskTool};
+
+pub(crate) use engine::Engine;
+pub(crate) use tool::ToolEntry;
+
+use crate::{
+    store::{Access, ListKey, StoreError, TaskStore},
+    task::{Clock, ErrorObject, Owner, TaskId, TaskRecord, WorkerId},
+};
+
+/// Task tools on a store. Cloning shares it; when the last clone is dropped, its background work ends.
+#[derive(Clone)]
+pub struct Runtime {
+    inner: Arc<Inner>,
+    _owner: Arc<DropGuard>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) engine: Arc<Engine>,
+    /// Copy on write, in the order of registration.
+    tools: ArcSwap<Vec<Arc<ToolEntry>>>,
+    by_name: ArcSwap<BTreeMap<Arc<str>, Arc<ToolEntry>>>,
+    edit_tools: Mutex<()>,
+    worker: WorkerId,
+    worker_started: OnceCell<()>,
+    permits: Semaphore,
+    /// No new tasks.
+    closing: CancellationToken,
+    /// No background work any more.
+    stop: CancellationToken,
+}
+
+impl Runtime {
+    /// A runtime without tools. Nothing is read or claimed until the first task traffic.
+    ///
+    /// # Errors
+    /// [`BuildError::Limit`] for a limit that is zero or contradicts another.
+    pub fn new(
+        store: Arc<dyn TaskStore>,
+        limits: Limits,
+        clock: Clock,
+    ) -> Result<Self, BuildError> {
+        limits.check()?;
+        let stop = CancellationToken::new();
+        let permits = Semaphore::new(limits.concurrent_runs.min(Semaphore::MAX_PERMITS));
+        let inner = Arc::new(Inner {
+            engine: Arc::new(Engine::new(store, limits, clock)),
+            tools: ArcSwap::default(),
+            by_name: ArcSwap::default(),
+            edit_tools: Mutex::new(()),
+            worker: WorkerId::random(),
+            worker_started: OnceCell::new(),
+            permits,
+            closing: CancellationToken::new(),
+            stop: stop.clone(),
+        });
+        Ok(Self {
+            inner,
+            _owner: Arc::new(stop.drop_guard()),
+        })
+    }
+
+    /// Adds a tool; tasks of it that a lapsed worker left can be recovered from now on.
+    ///
+    /// # Errors
+    /// [`BuildError::DuplicateTool`] if the name is taken, or what is wrong with the tool's definition.
+    pub fn add_tool(&self, tool: TaskTool) -> Result<(), BuildError> {
+        let entry = Arc::new(tool.build(&self.inner.engine.limits)?);
+        let _editing = self
+            .inner
+            .edit_tools
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut tools = Vec::clone(&self.inner.tools.load());
+        if tools.iter().any(|have| have.name == entry.name) {
+            return Err(BuildError::DuplicateTool(entry.name.to_string()));
+        }
+        tools.push(entry);
+        self.inner.set_tools(tools);
+        Ok(())
+    }
+
+    /// Removes a tool; whether it was there. Tasks of it that run go on.
+    pub fn remove_tool(&self, name: &str) -> bool {
+        let _editing = self
+            .inner
+            .edit_tools
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut tools = Vec::clone(&self.inner.tools.load());
+        let before = tools.len();
+        tools.retain(|have| &*have.name != name);
+        let removed = tools.len() != before;
+        if removed {
+            self.inner.set_tools(tools);
+        }
+        removed
+    }
+
+    /// The tool of that name.
+    pub(crate) fn tool(&self, name: &str) -> Option<Arc<ToolEntry>> {
+        self.inner.tool(name)
+    }
+
+    /// All tools, in the order of registration.
+    pub(crate) fn tools(&self) -> Arc<Vec<Arc<ToolEntry>>> {
+        self.inner.tools.load_full()
+    }
+
+    /// The limits in force.
+    pub fn limits(&self) -> &Limits {
+        &self.inner.engine.limits
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn TaskStore> {
+        &self.inner.engine.store
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &Clock {
+        &self.inner.engine.clock
+    }
+
+    /// Tells `observer` of everything that happens from now on, for as long as it exists.
+    pub fn observe(&self, observer: &Arc<dyn Observer>) {
+        self.inner.engine.hub.observe(observer);
+    }
+
+    /// Follows a task that others may change, so that observers hear of it, until the guard is dropped.
+    pub(crate) fn follow(&self, id: &TaskId) -> hub::Watch {
+        self.inner.engine.hub.watch(&self.inner.engine, id)
+    }
+
+    /// The first task traffic starts the worker: its lease, the sweeper, and the recovery of what lapsed workers left.
+    ///
+    /// # Errors
+    /// The store's, if the lease cannot be written.
+    pub async fn start_worker(&self) -> Result<(), StoreError> {
+        self.inner.ensure_worker().await
+    }
+
+    /// Creates a task for `call`, or runs it hidden behind an ordinary call, and returns its first record. The work
+    /// goes on even if the caller is dropped.
+    ///
+    /// # Errors
+    /// See [`CreateError`]; nothing is left behind then.
+    pub async fn create(&self, call: Call) -> Result<Arc<TaskRecord>, CreateError> {
+        create::create(&self.inner, call).await
+    }
+
+    /// The task as it is, as `access` sees it. A tool with `.on_get` is asked first, on behalf of `requestor`.
+    ///
+    /// # Errors
+    /// [`ReadError::NotFound`] for unknown, expired, hidden and foreign ids alike.
+    pub async fn get(
+        &self,
+        id: &TaskId,
+        access: &Access,
+        requestor: Option<&Requestor>,
+    ) -> Result<Arc<TaskRecord>, ReadError> {
+        let record = self.inner.engine.get_visible(id, access).await?;
+        if record.is_terminal() {
+            return Ok(record);
+        }
+        match self.inner.tool(&record.origin.tool) {
+            Some(tool) if tool.on_get.is_some() => {
+                context::poll(&self.inner, tool.on_get.as_ref(), &record, requestor).await?;
+                self.inner.engine.get_visible(id, access).await
+            }
+            _ => Ok(record),
+        }
+    }
+
+    /// Waits until the task has ended, and returns its last record. Reads are repeatable; any number may wait.
+    ///
+    /// # Errors
+    /// [`ReadError::NotFound`], also when the task's lifetime passes while waiting.
+    pub async fn wait(
+        &self,
+        id: &TaskId,
+        access: &Access,
+        requestor: Option<&Requestor>,
+    ) -> Result<Arc<TaskRecord>, ReadError> {
+        let record = self.inner.engine.get_visible(id, access).await?;
+        if record.is_terminal() {
+            return Ok(record);
+        }
+        let lazy = self
+            .inner
+            .tool(&record.origin.tool)
+            .filter(|tool| tool.on_result.is_some() || tool.on_get.is_some());
+        let Some(tool) = lazy else {
+            return self.inner.engine.wait_terminal(id, access).await;
+        };
+        let ask = tool.on_result.as_ref().or(tool.on_get.as_ref());
+        loop {
+            let record = self.inner.engine.get_visible(id, access).await?;
+            if record.is_terminal() {
+                return Ok(record);
+            }
+            context::poll(&self.inner, ask, &record, requestor).await?;
+            let pause = Duration::from_millis(record.poll_interval_ms);
+            match tokio::time::timeout(pause, self.inner.engine.wait_terminal(id, access)).await {
+                Ok(ended) => return ended,
+                Err(_elapsed) => {}
+            }
+        }
+    }
+
+    /// One page of an owner's tasks, newest first, and whether there are more.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn list(
+        &self,
+        owner: &Owner,
+        after: Option<&ListKey>,
+    ) -> Result<(Vec<Arc<TaskRecord>>, bool), StoreError> {
+        let engine = &self.inner.engine;
+        let page = engine.limits.page;
+        let mut records = engine.store.list(owner, after, page + 1).await?;
+        let more = records.len() > page;
+        records.truncate(page);
+        Ok((records, more))
+    }
+
+    /// Cancels the task: stored first, then signalled.
+    ///
+    /// # Errors
+    /// [`ReadError::NotFound`], or [`ReadError::Terminal`] with the record of a task that has ended.
+    pub async fn cancel(
+        &self,
+        id: &TaskId,
+        access: &Access,
+        message: &str,
+    ) -> Result<Arc<TaskRecord>, ReadError> {
+        self.inner.engine.cancel(id, access, message).await
+    }
+
+    /// Takes an answer to a question of a task. Answers to unknown or answered questions change nothing; whether this
+    /// one counted.
+    ///
+    /// # Errors
+    /// [`ReadError::NotFound`], or the store's.
+    pub async fn answer(
+        &self,
+        id: &TaskId,
+        access: &Access,
+        key: &str,
+        answer: crate::task::Answer,
+    ) -> Result<bool, ReadError> {
+        let change = crate::task::Change::Answer {
+            key: key.into(),
+            answer,
+        };
+        match self
+            .inner
+            .engine
+            .update(id, access, None, None, &change)
+            .await
+        {
+            Ok(_) => Ok(true),
+            Err(engine::UpdateError::Refused(refusal, _)) => {
+                tracing::debug!(task = %id, key, %refusal, "an answer changed nothing");
+                Ok(false)
+            }
+            Err(engine::UpdateError::NotFound) => Err(ReadError::NotFound),
+            Err(engine::UpdateError::Store(e)) => Err(e.into()),
+        }
+    }
+
+    /// A handle on a task, with which anyone may update or end it. `None` if there is no such task.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn handle(&self, id: &TaskId) -> Result<Option<TaskHandle>, StoreError> {
+        TaskHandle::open(&self.inner.engine, id).await
+    }
+
+    /// Ends gracefully: no new tasks, running bodies get up to `patience` to end, then they are dropped, and the
+    /// lease is released, so that another process takes their tasks over at once. Nothing acknowledged is lost.
+    pub async fn shutdown(&self, patience: Duration) {
+        let inner = &self.inner;
+        inner.closing.cancel();
+        let _ = tokio::time::timeout(patience, inner.engine.hub.runs_ended()).await;
+        inner.stop.cancel();
+        inner.engine.hub.runs_ended().await;
+        if inner.worker_started.initialized()
+            && let Err(error) = inner.engine.store.release(&inner.worker).await
+        {
+            tracing::warn!(%error, "the lease could not be released; it will lapse");
+        }
+    }
+
+    /// Whether [`shutdown`](Self::shutdown) was called.
+    pub fn is_shutting_down(&self) -> bool {
+        self.inner.closing.is_cancelled()
+    }
+
+    /// Completes when [`shutdown`](Self::shutdown) has been called, or the last runtime is gone.
+    pub(crate) fn closing(&self) -> CancellationToken {
+        self.inner.closing.clone()
+    }
+}
+
+impl Inner {
+    pub(crate) fn tool(&self, name: &str) -> Option<Arc<ToolEntry>> {
+        self.by_name.load().get(name).cloned()
+    }
+
+    fn set_tools(&self, tools: Vec<Arc<ToolEntry>>) {
+        let by_name = tools
+            .iter()
+            .map(|tool| (tool.name.clone(), tool.clone()))
+            .collect();
+        self.by_name.store(Arc::new(by_name));
+        self.tools.store(Arc::new(tools));
+    }
+}
+
+/// The error a store failure becomes for a requestor: that it was ours, not how.
+impl From<&StoreError> for ErrorObject {
+    fn from(error: &StoreError) -> Self {
+        tracing::error!(%error, "the task store failed");
+        ErrorObject::internal("the task store failed")
+    }
+}
