@@ -1,6 +1,7 @@
 //! Durable, long-running tool calls for MCP servers and clients.
 
 pub mod runtime;
+pub mod server;
 pub mod store;
 pub mod task;
 pub mod wire;
@@ -10,3 +11,6 @@ pub use runtime::{
     PollContext, Question, Recovery, Runtime, TaskContext, TaskError, TaskHandle, TaskOptions,
     TaskSupport, TaskTool,
 };
+#[cfg(feature = "http")]
+pub use server::{HttpOptions, McpBody, TasksHttp, TasksLayer};
+pub use server::{ServeError, Tasks, TasksBuilder};
