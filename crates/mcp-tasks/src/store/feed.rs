@@ -46,7 +46,10 @@ impl ChangeSender {
     /// Tells every listener.
     pub fn send(&self, id: &TaskId, revision: u64) {
         if self.0.receiver_count() > 0 {
-            let _ = self.0.send(ChangeEvent::Task { id: id.clone(), revision });
+            let _ = self.0.send(ChangeEvent::Task {
+                id: id.clone(),
+                revision,
+            });
         }
     }
 
@@ -88,4 +91,3 @@ impl std::fmt::Debug for ChangeFeed {
         f.write_str("ChangeFeed")
     }
 }
-

@@ -14,8 +14,8 @@ use async_trait::async_trait;
 use papaya::{Compute, Operation};
 
 use super::{
-    Access, ChangeFeed, ChangeSender, Document, InsertError, ListKey, Quota, QuotaScope, StoreError, Swap,
-    TaskStore,
+    Access, ChangeFeed, ChangeSender, Document, InsertError, ListKey, Quota, QuotaScope,
+    StoreError, Swap, TaskStore,
 };
 use crate::task::{Owner, TaskId, TaskRecord, Timestamp, WorkerId};
 
@@ -93,9 +93,14 @@ impl Inner {
     fn reserve(&self, key: Option<&Arc<str>>, quota: Quota) -> Result<(), InsertError> {
         let taken = self
             .total
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < quota.total).then_some(n + 1));
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| {
+                (n < quota.total).then_some(n + 1)
+            });
         if taken.is_err() {
-            return Err(InsertError::Quota { scope: QuotaScope::Total, limit: quota.total });
+            return Err(InsertError::Quota {
+                scope: QuotaScope::Total,
+                limit: quota.total,
+            });
         }
         if let Some(key) = key {
             let mut shard = self.owner_shard(key);
@@ -103,7 +108,10 @@ impl Inner {
             if count >= quota.per_key {
                 drop(shard);
                 self.total.fetch_sub(1, Ordering::AcqRel);
-                return Err(InsertError::Quota { scope: QuotaScope::PerKey, limit: quota.per_key });
+                return Err(InsertError::Quota {
+                    scope: QuotaScope::PerKey,
+                    limit: quota.per_key,
+                });
             }
             shard.counts.insert(key.clone(), count + 1);
         }
@@ -134,7 +142,8 @@ impl Inner {
 
     fn index(&self, record: &Arc<TaskRecord>) {
         if let Some(at) = record.expires_at() {
-            self.expiry_shard(&record.id).insert((at, record.id.clone()));
+            self.expiry_shard(&record.id)
+                .insert((at, record.id.clone()));
         }
         if let (false, Owner::Principal(name)) = (record.hidden, &record.owner) {
             self.owner_shard(name)
@@ -148,7 +157,8 @@ impl Inner {
 
     fn unindex(&self, record: &Arc<TaskRecord>) {
         if let Some(at) = record.expires_at() {
-            self.expiry_shard(&record.id).remove(&(at, record.id.clone()));
+            self.expiry_shard(&record.id)
+                .remove(&(at, record.id.clone()));
         }
         if let (false, Owner::Principal(name)) = (record.hidden, &record.owner) {
             let mut shard = self.owner_shard(name);
@@ -184,7 +194,11 @@ impl Inner {
             entry.running.remove(id);
         }
         if let Some((worker, id)) = after {
-            workers.entry(worker.clone()).or_default().running.insert(id.clone());
+            workers
+                .entry(worker.clone())
+                .or_default()
+                .running
+                .insert(id.clone());
         }
     }
 }
@@ -227,7 +241,12 @@ impl TaskStore for MemoryStore {
             }
             names.insert(external.clone(), record.id.clone());
         }
-        if inner.records.pin().try_insert(record.id.clone(), record.clone()).is_err() {
+        if inner
+            .records
+            .pin()
+            .try_insert(record.id.clone(), record.clone())
+            .is_err()
+        {
             if let Some(external) = &record.external_id {
                 lock(&inner.external).remove(external);
             }
@@ -272,7 +291,9 @@ impl TaskStore for MemoryStore {
                 None => Operation::Abort(Swap::Missing),
             });
             match step {
-                Compute::Updated { old: (_, before), .. } => before.clone(),
+                Compute::Updated {
+                    old: (_, before), ..
+                } => before.clone(),
                 Compute::Aborted(swap) => return Ok(swap),
                 Compute::Inserted(..) | Compute::Removed(..) => return Ok(Swap::Missing),
             }
@@ -324,7 +345,11 @@ impl TaskStore for MemoryStore {
 
     async fn remove(&self, id: &str, access: &Access) -> Result<bool, StoreError> {
         let inner = &*self.0;
-        let removed = match inner.records.pin().remove_if(id, |_, record| access.covers(record)) {
+        let removed = match inner
+            .records
+            .pin()
+            .remove_if(id, |_, record| access.covers(record))
+        {
             Ok(Some((_, record))) => record.clone(),
             Ok(None) | Err(_) => return Ok(false),
         };
@@ -339,7 +364,12 @@ impl TaskStore for MemoryStore {
         let inner = &*self.0;
         for shard in &inner.expiry {
             let mut shard = lock(shard);
-            let due: Vec<_> = shard.iter().take_while(|(at, _)| *at <= now).take(limit).cloned().collect();
+            let due: Vec<_> = shard
+                .iter()
+                .take_while(|(at, _)| *at <= now)
+                .take(limit)
+                .cloned()
+                .collect();
             for entry in due {
                 // An entry that a racing write left behind is dropped here.
                 let real = inner
@@ -358,12 +388,16 @@ impl TaskStore for MemoryStore {
     }
 
     async fn next_expiry(&self) -> Result<Option<Timestamp>, StoreError> {
-        let first = |shard: &Mutex<BTreeSet<(Timestamp, TaskId)>>| lock(shard).first().map(|(at, _)| *at);
+        let first =
+            |shard: &Mutex<BTreeSet<(Timestamp, TaskId)>>| lock(shard).first().map(|(at, _)| *at);
         Ok(self.0.expiry.iter().filter_map(first).min())
     }
 
     async fn heartbeat(&self, worker: &WorkerId, until: Timestamp) -> Result<(), StoreError> {
-        lock(&self.0.workers).entry(worker.clone()).or_default().until = Some(until);
+        lock(&self.0.workers)
+            .entry(worker.clone())
+            .or_default()
+            .until = Some(until);
         Ok(())
     }
 
@@ -374,7 +408,11 @@ impl TaskStore for MemoryStore {
         Ok(())
     }
 
-    async fn orphans(&self, now: Timestamp, limit: usize) -> Result<Vec<Arc<TaskRecord>>, StoreError> {
+    async fn orphans(
+        &self,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Arc<TaskRecord>>, StoreError> {
         let ids: Vec<TaskId> = {
             let mut workers = lock(&self.0.workers);
             let lapsed = |entry: &WorkerEntry| entry.until.is_none_or(|until| until <= now);
@@ -383,7 +421,9 @@ impl TaskStore for MemoryStore {
                 entry.running.retain(|id| {
                     self.0
                         .visible(id.as_str(), &Access::System)
-                        .is_some_and(|record| !record.is_terminal() && record.worker.as_ref() == Some(worker))
+                        .is_some_and(|record| {
+                            !record.is_terminal() && record.worker.as_ref() == Some(worker)
+                        })
                 });
             }
             workers.retain(|_, entry| !(lapsed(entry) && entry.running.is_empty()));
@@ -406,8 +446,15 @@ impl TaskStore for MemoryStore {
         Ok(())
     }
 
-    async fn put_document_if_absent(&self, key: &str, document: Document) -> Result<Document, StoreError> {
-        Ok(lock(&self.0.documents).entry(key.to_owned()).or_insert(document).clone())
+    async fn put_document_if_absent(
+        &self,
+        key: &str,
+        document: Document,
+    ) -> Result<Document, StoreError> {
+        Ok(lock(&self.0.documents)
+            .entry(key.to_owned())
+            .or_insert(document)
+            .clone())
     }
 
     async fn get_document(&self, key: &str) -> Result<Option<Document>, StoreError> {

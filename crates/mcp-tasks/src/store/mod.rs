@@ -18,7 +18,7 @@ use async_trait::async_trait;
 pub use feed::{ChangeEvent, ChangeFeed, ChangeSender};
 pub use memory::MemoryStore;
 #[cfg(feature = "sqlite")]
-pub use sqlite::{SqliteOptions, SqliteStore, Synchronous};
+pub use sqlite::{SqliteOptions, SqliteStore, Synchronous, WriteStats};
 
 use crate::task::{Owner, TaskId, TaskRecord, Timestamp, WorkerId};
 
@@ -101,7 +101,10 @@ pub struct StoreError {
 
 impl StoreError {
     /// An error that happened while `doing` something.
-    pub fn new(doing: &'static str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+    pub fn new(
+        doing: &'static str,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
         Self {
             doing,
             source: Arc::from(source.into()),
@@ -195,14 +198,22 @@ pub trait TaskStore: Send + Sync + 'static {
     /// Up to `limit` records that have not ended and whose worker's lease has passed at `now` (or was released, or
     /// never existed). Two processes may be given the same record: they race for it with [`replace`](Self::replace),
     /// and exactly one wins. Lapsed workers without such records may be forgotten.
-    async fn orphans(&self, now: Timestamp, limit: usize) -> Result<Vec<Arc<TaskRecord>>, StoreError>;
+    async fn orphans(
+        &self,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Arc<TaskRecord>>, StoreError>;
 
     /// Keeps a document (a session, a key). The last writer wins.
     async fn put_document(&self, key: &str, document: Document) -> Result<(), StoreError>;
 
     /// Keeps a document unless the key is taken, and returns the one that is kept then. Atomic: all racing callers
     /// get the same document.
-    async fn put_document_if_absent(&self, key: &str, document: Document) -> Result<Document, StoreError>;
+    async fn put_document_if_absent(
+        &self,
+        key: &str,
+        document: Document,
+    ) -> Result<Document, StoreError>;
 
     /// The document under `key`. One whose time has passed may or may not still be there.
     async fn get_document(&self, key: &str) -> Result<Option<Document>, StoreError>;

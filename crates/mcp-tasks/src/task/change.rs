@@ -139,9 +139,9 @@ impl TaskRecord {
             } => {
                 next.state = State::Finished(outcome);
                 next.status_message = message.map(cut_message);
-                next.ttl_ms = self
-                    .ttl_ms
-                    .map(|ttl| ttl.max(now.millis_since(self.created_at).saturating_add(retain_ms)));
+                next.ttl_ms = self.ttl_ms.map(|ttl| {
+                    ttl.max(now.millis_since(self.created_at).saturating_add(retain_ms))
+                });
                 next.checkpoint = None;
             }
             Change::Cancel { message } => {
@@ -155,7 +155,10 @@ impl TaskRecord {
             }
         }
         // A text said about one state does not outlive it.
-        if next.phase() != self.phase() && next.status_message == self.status_message && !next.is_terminal() {
+        if next.phase() != self.phase()
+            && next.status_message == self.status_message
+            && !next.is_terminal()
+        {
             next.status_message = None;
         }
         next.revision = self.revision + 1;
@@ -196,4 +199,3 @@ fn cut_message(message: Arc<str>) -> Arc<str> {
     }
     message[..end].into()
 }
-

@@ -137,7 +137,10 @@ mod tests {
         assert!(TaskId::proposed("job-0123456789abcdefghij").is_ok());
         assert!(TaskId::proposed("x".repeat(128)).is_ok());
         let short = TaskId::proposed("job-17").unwrap_err().to_string();
-        assert!(short.contains("22 to 128") && short.contains("6 characters"), "{short}");
+        assert!(
+            short.contains("22 to 128") && short.contains("6 characters"),
+            "{short}"
+        );
         assert!(TaskId::proposed("x".repeat(129)).is_err());
         let slash = TaskId::proposed("a/bcdefghijklmnopqrstuvwxyz").unwrap_err();
         assert!(slash.to_string().contains("'/'"), "{slash}");

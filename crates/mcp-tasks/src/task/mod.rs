@@ -14,6 +14,8 @@ mod time;
 pub use change::{Change, Fence, Refusal};
 pub use id::{InvalidTaskId, Owner, TaskId, WorkerId};
 pub use input::{Answer, Input, InputKind, InputState, Question};
+#[cfg(feature = "sqlite")]
+pub(crate) use outcome::present;
 pub use outcome::{ErrorObject, Outcome, RawJson};
 pub use record::{Generation, NewTask, Origin, Phase, State, TaskRecord};
 pub use time::{Clock, Timestamp};
