@@ -171,7 +171,11 @@ impl Inner {
             }
         }
         if let Some(external) = &record.external_id {
-            lock(&self.external).remove(external);
+            let mut names = lock(&self.external);
+            // The name may have been given to another task meanwhile.
+            if names.get(external) == Some(&record.id) {
+                names.remove(external);
+            }
         }
         self.index_worker(Some(record), None);
     }
