@@ -14,6 +14,11 @@ use crate::{
     task::{TaskId, TaskRecord, Timestamp},
 };
 
+const EXPIRED: &str =
+    "SELECT id FROM tasks WHERE expires_at <= ?1 ORDER BY expires_at, id LIMIT ?2";
+const NEXT_EXPIRY: &str =
+    "SELECT expires_at FROM tasks WHERE expires_at IS NOT NULL ORDER BY expires_at LIMIT 1";
+
 /// The read connections: opened when needed, kept for the next read.
 #[derive(Debug)]
 pub(super) struct Readers {
@@ -86,19 +91,11 @@ pub(super) fn one(
     value: &str,
     access: &Access,
 ) -> rusqlite::Result<Option<Arc<TaskRecord>>> {
-    let sql = match access {
-        Access::System => {
-            format!("SELECT {COLUMNS} FROM {FROM} WHERE t.{column} = ?1 AND ?2 IS NULL")
-        }
-        Access::Owner(_) => {
-            format!("SELECT {COLUMNS} FROM {FROM} WHERE t.{column} = ?1 AND t.owner IS ?2")
-        }
-    };
     let owner = match access {
         Access::System => None,
         Access::Owner(owner) => owner.name(),
     };
-    conn.prepare_cached(&sql)?
+    conn.prepare_cached(&one_sql(column, access))?
         .query_row(params![value, owner], rows::record)
         .optional()
 }
@@ -114,12 +111,7 @@ pub(super) fn list(
         Some(key) => (time(key.created_at), key.id.as_str()),
         None => (i64::MAX, ""),
     };
-    let sql = format!(
-        "SELECT {COLUMNS} FROM {FROM}
-         WHERE t.hidden = 0 AND t.owner = ?1 AND (t.created_at, t.id) < (?2, ?3)
-         ORDER BY t.created_at DESC, t.id DESC LIMIT ?4"
-    );
-    conn.prepare_cached(&sql)?
+    conn.prepare_cached(&list_sql())?
         .query_map(
             params![owner, created_at, id, rows_limit(limit)],
             rows::record,
@@ -133,22 +125,18 @@ pub(super) fn expired(
     now: Timestamp,
     limit: usize,
 ) -> rusqlite::Result<Vec<TaskId>> {
-    conn.prepare_cached(
-        "SELECT id FROM tasks WHERE expires_at <= ?1 ORDER BY expires_at, id LIMIT ?2",
-    )?
-    .query_map([time(now), rows_limit(limit)], |row| {
-        Ok(TaskId::from_stored(row.get_ref(0)?.as_str()?))
-    })?
-    .collect()
+    conn.prepare_cached(EXPIRED)?
+        .query_map([time(now), rows_limit(limit)], |row| {
+            Ok(TaskId::from_stored(row.get_ref(0)?.as_str()?))
+        })?
+        .collect()
 }
 
 /// The end of the lifetime that passes next.
 pub(super) fn next_expiry(conn: &Connection) -> rusqlite::Result<Option<Timestamp>> {
-    conn.prepare_cached(
-        "SELECT expires_at FROM tasks WHERE expires_at IS NOT NULL ORDER BY expires_at LIMIT 1",
-    )?
-    .query_row([], |row| uint(row, 0).map(Timestamp::from_millis))
-    .optional()
+    conn.prepare_cached(NEXT_EXPIRY)?
+        .query_row([], |row| uint(row, 0).map(Timestamp::from_millis))
+        .optional()
 }
 
 /// Records that have not ended, of workers without a lease. Looks at every worker once, not at every task.
@@ -157,7 +145,29 @@ pub(super) fn orphans(
     now: Timestamp,
     limit: usize,
 ) -> rusqlite::Result<Vec<Arc<TaskRecord>>> {
-    let sql = format!(
+    conn.prepare_cached(&orphans_sql())?
+        .query_map([time(now), rows_limit(limit)], rows::record)?
+        .collect()
+}
+
+fn one_sql(column: &str, access: &Access) -> String {
+    let limit = match access {
+        Access::System => "?2 IS NULL",
+        Access::Owner(_) => "t.owner IS ?2",
+    };
+    format!("SELECT {COLUMNS} FROM {FROM} WHERE t.{column} = ?1 AND {limit}")
+}
+
+fn list_sql() -> String {
+    format!(
+        "SELECT {COLUMNS} FROM {FROM}
+         WHERE t.hidden = 0 AND t.owner = ?1 AND (t.created_at, t.id) < (?2, ?3)
+         ORDER BY t.created_at DESC, t.id DESC LIMIT ?4"
+    )
+}
+
+fn orphans_sql() -> String {
+    format!(
         "WITH RECURSIVE running(worker) AS (
              SELECT min(worker) FROM tasks WHERE ended = 0 AND worker IS NOT NULL
              UNION ALL
@@ -170,12 +180,52 @@ pub(super) fn orphans(
            AND NOT EXISTS (SELECT 1 FROM workers w WHERE w.id = running.worker AND w.until > ?1)
            AND t.worker = running.worker AND t.ended = 0
          LIMIT ?2"
-    );
-    conn.prepare_cached(&sql)?
-        .query_map([time(now), rows_limit(limit)], rows::record)?
-        .collect()
+    )
 }
 
 fn rows_limit(limit: usize) -> i64 {
     int(limit as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        store::sqlite::{file::Patience, schema},
+        task::Owner,
+    };
+
+    /// The cost of a query depends on what it returns, not on how many tasks are kept: SQLite looks things up.
+    #[test]
+    fn no_query_walks_the_tables_or_sorts() {
+        let conn = Connection::open_in_memory().unwrap();
+        schema::migrate(&conn, &Patience::new(Duration::ZERO)).unwrap();
+        let queries = [
+            one_sql("id", &Access::System),
+            one_sql("id", &Access::Owner(Owner::Bearer)),
+            one_sql("external_id", &Access::System),
+            list_sql(),
+            orphans_sql(),
+            EXPIRED.to_owned(),
+            NEXT_EXPIRY.to_owned(),
+        ];
+        for sql in queries {
+            let mut explain = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            for n in 1..=explain.parameter_count() {
+                explain.raw_bind_parameter(n, 1).unwrap();
+            }
+            let mut rows = explain.raw_query();
+            let mut plan = Vec::new();
+            while let Some(row) = rows.next().unwrap() {
+                plan.push(row.get::<_, String>(3).unwrap());
+            }
+            for step in &plan {
+                let walks =
+                    step.starts_with("SCAN") && step != "SCAN running" && sql != NEXT_EXPIRY;
+                assert!(!walks && !step.contains("TEMP B-TREE"), "{sql}\n{plan:#?}");
+            }
+        }
+    }
 }
