@@ -11,6 +11,11 @@ mod outcome;
 mod record;
 mod time;
 
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod transitions;
+
 pub use change::{Change, Fence, Refusal};
 pub use id::{InvalidTaskId, Owner, TaskId, WorkerId};
 pub use input::{Answer, Input, InputKind, InputState, Question};
