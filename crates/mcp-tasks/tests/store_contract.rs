@@ -1,5 +1,7 @@
 //! The stores of this crate pass the public contract suite.
 
+#![allow(clippy::unwrap_used)]
+
 use std::{cell::Cell, time::Duration};
 
 use mcp_tasks::store::{MemoryStore, SqliteOptions, SqliteStore, Synchronous, contract::Contract};

@@ -1,5 +1,7 @@
 //! What only the SQLite store promises: group commit, several processes, and a file that outlives them.
 
+#![allow(clippy::unwrap_used)]
+
 use std::{
     io::{BufRead, BufReader},
     path::Path,
@@ -10,8 +12,8 @@ use std::{
 
 use mcp_tasks::{
     store::{
-        Access, Document, InsertError, Quota, SqliteOptions, SqliteStore, StoreError, Swap,
-        Synchronous, TaskStore,
+        Access, ChangeEvent, Document, InsertError, Quota, SqliteOptions, SqliteStore, StoreError,
+        Swap, Synchronous, TaskStore,
     },
     task::{
         Change, Generation, NewTask, Origin, Owner, RawJson, TaskId, TaskRecord, Timestamp,
@@ -125,7 +127,10 @@ async fn everything_survives_reopening() {
             .unwrap(),
         Some(changed.clone())
     );
-    assert_eq!(list_all(&store, "ann").await, [changed.clone()]);
+    assert_eq!(
+        list_all(&store, "ann").await,
+        std::slice::from_ref(&changed)
+    );
     assert_eq!(
         store.orphans(Timestamp::from_millis(999), 9).await.unwrap(),
         []
@@ -194,6 +199,45 @@ async fn concurrent_writes_share_commits() {
         "alone {:.0} writes/s, 64 together {:.0} writes/s in {commits} commits",
         64.0 / alone.as_secs_f64(),
         f64::from(64 * 20) / together.as_secs_f64()
+    );
+}
+
+/// The log behind the feed stays short; who was not listening for long is told that events were lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_change_log_is_pruned() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tasks.db");
+    let store = SqliteStore::open(&path).unwrap();
+    let other = SqliteStore::open(&path).unwrap();
+    let mut writers = tokio::task::JoinSet::new();
+    for _ in 0..64 {
+        let store = store.clone();
+        writers.spawn(async move {
+            for _ in 0..160 {
+                store.insert(task("ann"), NO_LIMIT).await.unwrap();
+            }
+        });
+    }
+    writers.join_all().await;
+    let conn = rusqlite::Connection::open(&path).unwrap();
+    let (rows, newest): (i64, i64) = conn
+        .query_row("SELECT count(*), max(seq) FROM changes", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .unwrap();
+    assert_eq!(newest, 64 * 160);
+    assert!((8192..=8192 + 1024).contains(&rows), "{rows} rows are kept");
+
+    let mut feed = other.changes();
+    assert_eq!(feed.next().await, Some(ChangeEvent::Lagged));
+    let record = task("ann");
+    store.insert(record.clone(), NO_LIMIT).await.unwrap();
+    assert_eq!(
+        feed.next().await,
+        Some(ChangeEvent::Task {
+            id: record.id.clone(),
+            revision: 1
+        })
     );
 }
 

@@ -216,7 +216,7 @@ fn every_phase_and_every_change() {
             assert_eq!(*record, before, "the present record is not touched: {what}");
             assert_eq!(
                 after.as_ref().map(TaskRecord::phase),
-                expected.as_ref().copied().map_err(|e| e),
+                expected.as_ref().copied(),
                 "{what}"
             );
             // Under a fence: the worker that has it may do the same, others nothing.

@@ -34,6 +34,14 @@ pub(super) struct Batch<'c> {
     seq: Option<i64>,
 }
 
+/// What a transaction wrote that others are told about.
+pub(super) struct Written {
+    /// The changes, in order.
+    pub(super) events: Vec<(TaskId, u64)>,
+    /// The last row of the change log, if there are any changes.
+    pub(super) seq: Option<i64>,
+}
+
 /// The owner column an access is limited to; `(true, _)` is no limit.
 fn limit(access: &Access) -> (bool, Option<&str>) {
     match access {
@@ -53,8 +61,8 @@ impl<'c> Batch<'c> {
         }
     }
 
-    /// Writes what was gathered: the changes made, in order, and the last row of the change log.
-    pub(super) fn finish(self) -> rusqlite::Result<(Vec<(TaskId, u64)>, Option<i64>)> {
+    /// Writes what was gathered.
+    pub(super) fn finish(self) -> rusqlite::Result<Written> {
         for (key, count) in &self.counts {
             if count.stored == count.now {
                 continue;
@@ -72,7 +80,10 @@ impl<'c> Batch<'c> {
                     .execute(params![scope, key, int(count.now)])?;
             }
         }
-        Ok((self.events, self.seq))
+        Ok(Written {
+            events: self.events,
+            seq: self.seq,
+        })
     }
 
     pub(super) fn insert(

@@ -13,7 +13,10 @@ use std::{
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{batch::Batch, file::File, file::Patience};
+use super::{
+    batch::{Batch, Written},
+    file::{File, Patience},
+};
 use crate::store::{ChangeSender, StoreError};
 
 /// How many writes share a transaction at the most.
@@ -252,57 +255,58 @@ impl WriterThread {
         }
     }
 
+    /// Runs the jobs in one transaction: all of them or, after a failure, none.
     fn transaction(&mut self, jobs: &mut [Box<dyn Job>]) -> Result<(), Failure> {
         let patience = Patience::new(self.file.options.busy_timeout);
         patience
-            .retry(|| {
-                self.conn
-                    .prepare_cached("BEGIN IMMEDIATE")?
-                    .execute([])
-                    .map(drop)
-            })
+            .retry(|| self.execute("BEGIN IMMEDIATE"))
             .map_err(Failure::Transaction)?;
-        let mut batch = Batch::new(&self.conn, self.me);
-        let ran = jobs
-            .iter_mut()
-            .try_for_each(|job| job.run(&mut batch))
-            .and_then(|()| batch.finish())
-            .map_err(Failure::Write);
-        let (events, seq) = match ran.and_then(|changed| {
-            let prune = changed
-                .1
-                .is_some_and(|seq| seq % LOG_PRUNE_EVERY < changed.0.len() as i64);
-            let commit = || self.conn.prepare_cached("COMMIT")?.execute([]).map(drop);
-            if let (true, Some(seq)) = (prune, changed.1) {
-                self.conn
-                    .prepare_cached("DELETE FROM changes WHERE seq <= ?1")
-                    .and_then(|mut delete| delete.execute([seq - LOG_ROWS]))
-                    .map_err(Failure::Transaction)?;
+        let written = self
+            .run_all(jobs)
+            .map_err(Failure::Write)
+            .and_then(|written| {
+                let committed = patience.retry(|| self.execute("COMMIT"));
+                committed.map(|()| written).map_err(Failure::Transaction)
+            });
+        let written = written.inspect_err(|_| {
+            if !self.conn.is_autocommit() {
+                // The first error is the one to tell of.
+                let _ = self.execute("ROLLBACK");
             }
-            patience.retry(commit).map_err(Failure::Transaction)?;
-            Ok(changed)
-        }) {
-            Ok(changed) => changed,
-            Err(failure) => {
-                if !self.conn.is_autocommit() {
-                    // The first error is the one to tell of.
-                    let _ = self.conn.execute_batch("ROLLBACK");
-                }
-                return Err(failure);
-            }
-        };
+        })?;
         self.progress.commits.fetch_add(1, Ordering::Relaxed);
         self.progress
             .writes
             .fetch_add(jobs.len() as u64, Ordering::Relaxed);
-        if let Some(seq) = seq {
+        if let Some(seq) = written.seq {
             self.progress.seq.fetch_max(seq, Ordering::AcqRel);
         }
-        for (id, revision) in events {
+        for (id, revision) in written.events {
             self.feed.send(&id, revision);
         }
         self.note_other_writers();
         Ok(())
+    }
+
+    fn run_all(&self, jobs: &mut [Box<dyn Job>]) -> rusqlite::Result<Written> {
+        let mut batch = Batch::new(&self.conn, self.me);
+        for job in jobs {
+            job.run(&mut batch)?;
+        }
+        let written = batch.finish()?;
+        if let Some(seq) = written.seq
+            // The transaction went past a multiple.
+            && usize::try_from(seq % LOG_PRUNE_EVERY).is_ok_and(|past| past < written.events.len())
+        {
+            self.conn
+                .prepare_cached("DELETE FROM changes WHERE seq <= ?1")?
+                .execute([seq - LOG_ROWS])?;
+        }
+        Ok(written)
+    }
+
+    fn execute(&self, sql: &str) -> rusqlite::Result<()> {
+        self.conn.prepare_cached(sql)?.execute([]).map(drop)
     }
 
     /// SQLite's file lock is not fair: a process that commits without a pause starves the others.
