@@ -197,7 +197,11 @@ impl Inner {
         {
             entry.running.remove(id);
         }
-        if let Some((worker, id)) = after {
+        // Steps that race come here in any order, so what counts is what is stored now, not this step's record.
+        let stored = before
+            .or(after)
+            .and_then(|(_, id)| self.visible(id.as_str(), &Access::System));
+        if let Some((worker, id)) = runs(stored.as_deref()) {
             workers
                 .entry(worker.clone())
                 .or_default()

@@ -33,6 +33,13 @@ async fn walk(store: &dyn TaskStore, owner: &Owner, limit: usize) -> Vec<Arc<Tas
         if page.is_empty() {
             return all;
         }
+        let again = page
+            .iter()
+            .find(|record| all.iter().any(|seen| seen.id == record.id));
+        assert!(
+            again.is_none(),
+            "a page begins after its key, and no record is returned twice, got {again:?} again"
+        );
         all.extend(page);
     }
 }
