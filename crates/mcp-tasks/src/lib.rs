@@ -12,5 +12,5 @@ pub use runtime::{
     TaskSupport, TaskTool,
 };
 #[cfg(feature = "http")]
-pub use server::{HttpOptions, McpBody, TasksHttp, TasksLayer};
+pub use server::{BodyError, HttpOptions, McpBody, TasksHttp, TasksLayer};
 pub use server::{ServeError, Tasks, TasksBuilder};

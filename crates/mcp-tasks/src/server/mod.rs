@@ -17,5 +17,5 @@ mod stdio;
 
 pub use builder::{Tasks, TasksBuilder};
 #[cfg(feature = "http")]
-pub use http::{HttpOptions, McpBody, TasksHttp, TasksLayer};
+pub use http::{BodyError, HttpOptions, McpBody, TasksHttp, TasksLayer};
 pub use stdio::ServeError;

@@ -47,10 +47,22 @@ use crate::{
 };
 use guard::Guard;
 
-/// The errors of a body.
+/// The errors that bodies have.
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A body that broke off.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct BodyError(BoxError);
+
+impl BodyError {
+    pub(crate) fn new(error: impl Into<BoxError>) -> Self {
+        Self(error.into())
+    }
+}
+
 /// The body of requests to the inner service and of all responses.
-pub type McpBody = UnsyncBoxBody<Bytes, BoxError>;
+pub type McpBody = UnsyncBoxBody<Bytes, BodyError>;
 
 type Inner = Arc<
     dyn Fn(Request<McpBody>) -> Pin<Box<dyn Future<Output = Response<McpBody>> + Send>>
@@ -194,7 +206,7 @@ impl TasksLayer {
                 let ready = std::future::poll_fn(|cx| service.poll_ready(cx)).await;
                 let Ok(()) = ready;
                 let Ok(response) = service.call(request).await;
-                response.map(|body| body.map_err(Into::into).boxed_unsync())
+                response.map(|body| body.map_err(BodyError::new).boxed_unsync())
             })
         });
         TasksHttp(Arc::new(Shared {
@@ -265,7 +277,7 @@ where
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             Ok(shared
-                .handle(parts, body.map_err(Into::into).boxed_unsync())
+                .handle(parts, body.map_err(BodyError::new).boxed_unsync())
                 .await)
         })
     }

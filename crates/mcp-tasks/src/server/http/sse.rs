@@ -16,7 +16,7 @@ use http_body_util::BodyExt;
 use serde_json::value::RawValue;
 use tokio::{sync::mpsc, time::Sleep};
 
-use super::{BoxError, McpBody, empty, json};
+use super::{BodyError, McpBody, empty, json};
 use crate::{
     server::{
         call::{self, Rejoin},
@@ -261,12 +261,12 @@ fn write_data(event: &mut Vec<u8>, mut message: Vec<u8>) {
 
 impl Body for AnswerBody {
     type Data = Bytes;
-    type Error = BoxError;
+    type Error = BodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         let frame = |bytes: Bytes| Poll::Ready(Some(Ok(Frame::data(bytes))));
         if let Some(prime) = this.prime.take() {
@@ -333,12 +333,12 @@ struct Guarded {
 
 impl Body for Guarded {
     type Data = Bytes;
-    type Error = BoxError;
+    type Error = BodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         Pin::new(&mut self.get_mut().inner).poll_frame(cx)
     }
 }
@@ -373,12 +373,12 @@ struct GeneralBody {
 
 impl Body for GeneralBody {
     type Data = Bytes;
-    type Error = BoxError;
+    type Error = BodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         if let Poll::Ready(frame) = Pin::new(&mut this.inner).poll_frame(cx) {
             return Poll::Ready(frame);
