@@ -1,0 +1,417 @@
+//! One connection: our requests, rmcp's messages and the server's, told apart.
+//!
+//! Our own requests have string ids `tc:N`, rmcp's are numbers, so answers find their way by their id alone. What the
+//! server asks or announces about tasks is handled here; everything else goes to rmcp as it came.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use rmcp::{
+    model::ErrorData,
+    service::{Peer, RoleClient},
+};
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Settings, TaskClientError, TaskInfo,
+    error::error_data,
+    link::{Kind, Link, Lost, LostKind, Outgoing},
+    questions::{Answerer, Desk},
+    server::{ServerFacts, Tools},
+};
+use crate::{
+    task::RawJson,
+    wire::envelope::{self, Message},
+};
+
+/// What became of one request.
+#[derive(Debug)]
+pub(super) enum Reply {
+    Result(RawJson),
+    Error(ErrorData),
+    Lost(Lost),
+}
+
+/// What to tell the server when nobody waits for an answer any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Abandon {
+    /// `notifications/cancelled`: it ends a plain request, or the waiting of `tasks/result`.
+    Notify,
+    /// Nothing: a poll will be over soon, and a task is cancelled with `tasks/cancel` only.
+    Silently,
+}
+
+/// A step of a task's work, as `notifications/progress` told it.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct TaskProgress {
+    /// How much is done; grows from step to step.
+    pub progress: f64,
+    /// How much there is to do, if known.
+    pub total: Option<f64>,
+    /// What is being done, for a person.
+    pub message: Option<String>,
+}
+
+struct Pending {
+    reply: oneshot::Sender<Reply>,
+    /// The task whose `tasks/result` this is.
+    task: Option<String>,
+}
+
+#[derive(Default)]
+struct Tables {
+    pending: HashMap<u64, Pending>,
+    watched: HashMap<String, watch::Sender<Option<TaskInfo>>>,
+    progress: HashMap<String, mpsc::Sender<TaskProgress>>,
+}
+
+pub(super) struct Connection {
+    pub(super) link: Box<dyn Link>,
+    pub(super) settings: Settings,
+    pub(super) desk: Desk,
+    pub(super) answerer: Arc<dyn Answerer>,
+    /// Cancelled when the client is closed or dropped, or the server is gone.
+    pub(super) stop: CancellationToken,
+    /// Why the server is gone, if it is.
+    pub(super) gone: OnceLock<String>,
+    pub(super) peer: OnceLock<Peer<RoleClient>>,
+    /// What became of rmcp's `initialize`.
+    pub(super) handshake: Mutex<Handshake>,
+    pub(super) server: OnceLock<ServerFacts>,
+    pub(super) tools: Tools,
+    next: AtomicU64,
+    tables: Mutex<Tables>,
+}
+
+/// What is known of rmcp's `initialize`.
+#[derive(Debug, Default)]
+pub(super) struct Handshake {
+    /// The id (JSON text) of the request.
+    pub(super) id: Option<Arc<str>>,
+    /// Why it got no answer.
+    pub(super) lost: Option<Lost>,
+}
+
+impl Connection {
+    pub(super) fn new(
+        link: Box<dyn Link>,
+        settings: Settings,
+        answerer: Arc<dyn Answerer>,
+        stop: CancellationToken,
+    ) -> Self {
+        Self {
+            link,
+            settings,
+            desk: Desk::default(),
+            answerer,
+            stop,
+            gone: OnceLock::new(),
+            peer: OnceLock::new(),
+            handshake: Mutex::default(),
+            server: OnceLock::new(),
+            tools: Tools::default(),
+            next: AtomicU64::new(1),
+            tables: Mutex::default(),
+        }
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A number for an id or token of ours.
+    pub(super) fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Why nothing goes any more.
+    pub(super) fn closed_error(&self, task: Option<&str>) -> TaskClientError {
+        match self.gone.get() {
+            Some(why) => TaskClientError::TransportLost {
+                task_id: task.map(str::to_owned),
+                sent: true,
+                why: why.clone(),
+            },
+            None => TaskClientError::Closed,
+        }
+    }
+
+    /// Sends a request of ours. `task` names the task whose questions may come on its stream.
+    pub(super) async fn request(
+        self: &Arc<Self>,
+        method: &'static str,
+        params: &impl Serialize,
+        task: Option<&str>,
+        abandon: Abandon,
+    ) -> InFlight {
+        let number = self.number();
+        let id = format!("tc:{number}");
+        let bytes = envelope::request(&id, method, params);
+        let (reply, answer) = oneshot::channel();
+        let pending = Pending {
+            reply,
+            task: task.map(str::to_owned),
+        };
+        self.tables().pending.insert(number, pending);
+        let mut flight = InFlight {
+            connection: self.clone(),
+            number,
+            answer,
+            abandon: None,
+        };
+        if self.stop.is_cancelled() {
+            self.lost(
+                number,
+                Lost::new(LostKind::Closed, false, "the connection is closed"),
+            );
+            return flight;
+        }
+        let message = Outgoing {
+            bytes: bytes.into(),
+            kind: Kind::Request(flight.id()),
+        };
+        let sent = self.link.send(message).await;
+        flight.abandon = Some(abandon);
+        if let Err(lost) = sent {
+            self.lost(number, lost);
+        }
+        flight
+    }
+
+    /// A notification, now if possible, else never.
+    pub(super) fn notify(&self, method: &str, params: &Value) {
+        let bytes = envelope::notification(method, params);
+        self.link.send_best_effort(Outgoing {
+            bytes: bytes.into(),
+            kind: Kind::Other,
+        });
+    }
+
+    /// The number in an id of ours (JSON text).
+    pub(super) fn own(id: &str) -> Option<u64> {
+        id.strip_prefix("\"tc:")?.strip_suffix('"')?.parse().ok()
+    }
+
+    /// The task that the stream of this request (JSON text of its id) is about, if the request is one of ours.
+    pub(super) fn stream_of(&self, via: Option<&Arc<str>>) -> Option<Option<String>> {
+        let number = Self::own(via?)?;
+        Some(
+            self.tables()
+                .pending
+                .get(&number)
+                .and_then(|pending| pending.task.clone()),
+        )
+    }
+
+    /// The answer to a request of ours came, or will never come.
+    pub(super) fn settle(&self, number: u64, reply: Reply) {
+        let pending = self.tables().pending.remove(&number);
+        match pending {
+            Some(pending) => drop(pending.reply.send(reply)),
+            None => tracing::debug!(number, "an answer to a request that nobody waits for"),
+        }
+    }
+
+    fn lost(&self, number: u64, lost: Lost) {
+        self.settle(number, Reply::Lost(lost));
+    }
+
+    /// Hands a response to whoever asked; `false` if it was none of us.
+    pub(super) fn respond(&self, message: &Message<'_>, via: Option<&Arc<str>>) -> bool {
+        let (number, reply) = match message {
+            Message::Result { id, result } => (
+                Self::own(id.get()),
+                Reply::Result(RawJson::from_raw(result)),
+            ),
+            Message::Error {
+                id: Some(id),
+                error,
+            } => (Self::own(id.get()), Reply::Error(error_data(error))),
+            // The server could not read which request it was; on a stream that is clear all the same.
+            Message::Error { id: None, error } => (
+                via.and_then(|via| Self::own(via)),
+                Reply::Error(error_data(error)),
+            ),
+            _ => return false,
+        };
+        let Some(number) = number else { return false };
+        self.settle(number, reply);
+        true
+    }
+
+    /// Everything that waits is told that nothing will come.
+    pub(super) fn shut(&self) {
+        self.stop.cancel();
+        self.desk.cancel_all();
+        let pending = std::mem::take(&mut self.tables().pending);
+        let why = self
+            .gone
+            .get()
+            .map_or("the client is closed", String::as_str);
+        for pending in pending.into_values() {
+            let _ = pending
+                .reply
+                .send(Reply::Lost(Lost::new(LostKind::Closed, true, why)));
+        }
+    }
+
+    /// Follows the status notifications of a task.
+    pub(super) fn watch(self: &Arc<Self>, task: &str) -> Watch {
+        let changes = self
+            .tables()
+            .watched
+            .entry(task.to_owned())
+            .or_default()
+            .subscribe();
+        Watch {
+            connection: self.clone(),
+            task: task.to_owned(),
+            changes,
+        }
+    }
+
+    /// A status notification came; whether somebody follows the task.
+    pub(super) fn announce(&self, info: &TaskInfo) -> bool {
+        match self.tables().watched.get(&info.task_id) {
+            Some(watched) => watched.send(Some(info.clone())).is_ok(),
+            None => false,
+        }
+    }
+
+    /// Follows the progress reported under `token` (JSON text).
+    pub(super) fn follow_progress(self: &Arc<Self>, token: String) -> ProgressFeed {
+        let (sender, steps) = mpsc::channel(16);
+        self.tables().progress.insert(token.clone(), sender);
+        ProgressFeed {
+            connection: self.clone(),
+            token,
+            steps,
+        }
+    }
+
+    /// A progress notification came; whether the token (JSON text) is one we follow.
+    pub(super) fn progressed(&self, token: &str, step: TaskProgress) -> bool {
+        match self.tables().progress.get(token) {
+            // A reader that is behind misses steps, nothing else.
+            Some(sender) => drop(sender.try_send(step)),
+            None => return false,
+        }
+        true
+    }
+}
+
+/// A request of ours that is under way. Dropping it tells the server as [`Abandon`] says.
+pub(super) struct InFlight {
+    connection: Arc<Connection>,
+    number: u64,
+    answer: oneshot::Receiver<Reply>,
+    /// None as long as it has not been sent.
+    abandon: Option<Abandon>,
+}
+
+impl InFlight {
+    fn id(&self) -> Arc<str> {
+        format!("\"tc:{}\"", self.number).into()
+    }
+
+    /// The answer. May be awaited in pieces; call it once only after it has given one.
+    pub(super) async fn reply(&mut self) -> Reply {
+        match (&mut self.answer).await {
+            Ok(reply) => reply,
+            Err(_) => Reply::Lost(Lost::new(
+                LostKind::Closed,
+                true,
+                "the connection is closed",
+            )),
+        }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if self
+            .connection
+            .tables()
+            .pending
+            .remove(&self.number)
+            .is_none()
+        {
+            return;
+        }
+        let Some(abandon) = self.abandon else { return };
+        if abandon == Abandon::Notify {
+            let params = serde_json::json!({
+                "requestId": format!("tc:{}", self.number),
+                "reason": "the caller no longer waits",
+            });
+            self.connection.notify("notifications/cancelled", &params);
+        }
+        self.connection.link.abort(&self.id());
+    }
+}
+
+/// The status notifications of one task, for as long as this lives.
+pub(super) struct Watch {
+    connection: Arc<Connection>,
+    task: String,
+    changes: watch::Receiver<Option<TaskInfo>>,
+}
+
+impl Watch {
+    /// The next status that the server announces.
+    pub(super) async fn next(&mut self) -> TaskInfo {
+        loop {
+            if self.changes.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            if let Some(info) = self.changes.borrow_and_update().clone() {
+                return info;
+            }
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut tables = self.connection.tables();
+        if tables
+            .watched
+            .get(&self.task)
+            .is_some_and(|watched| watched.receiver_count() <= 1)
+        {
+            tables.watched.remove(&self.task);
+        }
+    }
+}
+
+/// The progress reported under one token, for as long as this lives.
+pub(super) struct ProgressFeed {
+    connection: Arc<Connection>,
+    token: String,
+    steps: mpsc::Receiver<TaskProgress>,
+}
+
+impl ProgressFeed {
+    /// The next step.
+    pub(super) async fn next(&mut self) -> TaskProgress {
+        match self.steps.recv().await {
+            Some(step) => step,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for ProgressFeed {
+    fn drop(&mut self) {
+        self.connection.tables().progress.remove(&self.token);
+    }
+}
