@@ -4,7 +4,7 @@
 //! server asks or announces about tasks is handled here; everything else goes to rmcp as it came.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -31,6 +31,9 @@ use crate::{
     task::RawJson,
     wire::envelope::{self, Message},
 };
+
+/// How many announcements about tasks that nobody follows are kept.
+const OVERHEARD: usize = 64;
 
 /// What became of one request.
 #[derive(Debug)]
@@ -71,6 +74,8 @@ struct Pending {
 struct Tables {
     pending: HashMap<u64, Pending>,
     watched: HashMap<String, watch::Sender<Option<TaskInfo>>>,
+    /// What was announced of tasks that nobody follows (yet: an announcement may overtake the reader of the handle).
+    overheard: VecDeque<TaskInfo>,
     progress: HashMap<String, mpsc::Sender<TaskProgress>>,
 }
 
@@ -264,14 +269,24 @@ impl Connection {
         }
     }
 
-    /// Follows the status notifications of a task.
+    /// Follows the status notifications of a task, from the last one that came before.
     pub(super) fn watch(self: &Arc<Self>, task: &str) -> Watch {
-        let changes = self
-            .tables()
+        let mut tables = self.tables();
+        let mut changes = tables
             .watched
             .entry(task.to_owned())
             .or_default()
             .subscribe();
+        if let Some(at) = tables
+            .overheard
+            .iter()
+            .position(|info| info.task_id == task)
+            && let Some(info) = tables.overheard.remove(at)
+            && let Some(watched) = tables.watched.get(task)
+        {
+            watched.send_replace(Some(info));
+            changes.mark_changed();
+        }
         Watch {
             connection: self.clone(),
             task: task.to_owned(),
@@ -279,12 +294,20 @@ impl Connection {
         }
     }
 
-    /// A status notification came; whether somebody follows the task.
-    pub(super) fn announce(&self, info: &TaskInfo) -> bool {
-        match self.tables().watched.get(&info.task_id) {
-            Some(watched) => watched.send(Some(info.clone())).is_ok(),
-            None => false,
+    /// A status notification came.
+    pub(super) fn announce(&self, info: &TaskInfo) {
+        let mut tables = self.tables();
+        if let Some(watched) = tables.watched.get(&info.task_id) {
+            watched.send_replace(Some(info.clone()));
+            return;
         }
+        tables
+            .overheard
+            .retain(|known| known.task_id != info.task_id);
+        if tables.overheard.len() >= OVERHEARD {
+            tables.overheard.pop_front();
+        }
+        tables.overheard.push_back(info.clone());
     }
 
     /// Follows the progress reported under `token` (JSON text).
