@@ -12,11 +12,12 @@ use tokio::{
 use super::{
     CallOptions, TaskClientError, TaskEvent, TaskInfo, TaskPreference,
     backoff::Backoff,
-    connection::{Abandon, Connection, ProgressFeed, Reply},
+    connection::Connection,
     follow::Follow,
     info::{protocol, tool_result},
     link::LostKind,
     server::ToolSupport,
+    waiting::{Abandon, ProgressFeed, Reply},
 };
 
 /// How often a call that never left this machine is tried.

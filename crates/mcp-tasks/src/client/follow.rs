@@ -13,10 +13,11 @@ use tokio::{sync::mpsc, time::Instant};
 use super::{
     CallOptions, TaskClientError, TaskEvent, TaskInfo, TaskProgress, TaskStatus,
     backoff::Backoff,
-    connection::{Abandon, Connection, InFlight, ProgressFeed, Reply, Watch},
+    connection::Connection,
     drive::{at, cancelled, other_task},
     info::tool_result,
     link::{Lost, LostKind},
+    waiting::{Abandon, InFlight, ProgressFeed, Reply, Watch},
 };
 use crate::wire::error::REQUEST_CANCELLED;
 
@@ -299,7 +300,7 @@ impl<'a> Follow<'a> {
             self.result_errors += 1;
             match status {
                 TaskStatus::Failed if verdict.code != ErrorCode::INVALID_PARAMS => {
-                    self.told_quietly(info).await;
+                    self.told(info).await;
                     return Err(TaskClientError::Rpc(verdict));
                 }
                 TaskStatus::Completed | TaskStatus::Failed
@@ -326,13 +327,6 @@ impl<'a> Follow<'a> {
             Some(info) if status == TaskStatus::Cancelled => Err(cancelled(info)),
             _ => Ok(None),
         }
-    }
-
-    async fn told_quietly(&mut self, info: TaskInfo) {
-        if self.info.as_ref() != Some(&info) {
-            let _ = self.events.send(TaskEvent::Status(info.clone())).await;
-        }
-        self.info = Some(info);
     }
 
     async fn announced(

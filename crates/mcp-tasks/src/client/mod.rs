@@ -1,7 +1,7 @@
 //! The client: calls tools of a server as tasks and drives them to their results.
 //!
 //! Two links (`link`) carry raw JSON, because rmcp's typed model drops what 2025-11-25 says of tasks; `router` gives
-//! each message to a request of ours (`connection`), to the user's handler (`questions`) or to rmcp, whose
+//! each message to a request of ours (`connection`), to the user's handler (`answering`) or to rmcp, whose
 //! [`Peer`](rmcp::service::Peer) works on the same connection. `drive` makes a call, `follow` follows its task.
 //! A server without tasks is called plainly; the tasks of 2026-07-28 get a follower of their own beside `follow`.
 //!
@@ -26,9 +26,11 @@
 //! A client's [`ClientHandler`](rmcp::ClientHandler) answers what a task asks (elicitation, sampling, roots), each
 //! question once. For everything that is no task there is [`TaskClient::peer`].
 
+mod answering;
 mod backoff;
 mod builder;
 mod connection;
+mod desk;
 mod drive;
 mod error;
 mod follow;
@@ -42,14 +44,15 @@ mod router;
 mod server;
 mod stream;
 mod task_client;
+mod waiting;
 
 pub use builder::TaskClientBuilder;
-pub use connection::TaskProgress;
 pub use error::TaskClientError;
 pub use info::{TaskInfo, TaskStatus};
 pub use options::{CallOptions, TaskPreference};
 pub use remote::RemoteTask;
 pub use stream::{TaskEvent, TaskStream};
 pub use task_client::TaskClient;
+pub use waiting::TaskProgress;
 
 use builder::Settings;

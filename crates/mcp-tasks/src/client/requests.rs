@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use super::{
     TaskClientError, TaskInfo,
     backoff::Backoff,
-    connection::{Abandon, Connection, Reply},
+    connection::Connection,
     link::LostKind,
+    waiting::{Abandon, Reply},
 };
 use crate::task::RawJson;
 

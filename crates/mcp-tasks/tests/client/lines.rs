@@ -1,15 +1,18 @@
 //! Over lines, with a clock that moves when everybody waits.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use mcp_tasks::client::{CallOptions, TaskClient, TaskClientError, TaskPreference, TaskStatus};
 use serde_json::{Value, json};
 use tokio::{sync::Notify, time::Instant};
 
-use crate::{Person, call, names, script::*, text_of};
+use crate::{call, names, script::*, text_of};
 
 /// Runs a script beside a client's work; both have to end.
-async fn play<T>(server: impl Future<Output = ()>, client: impl Future<Output = T>) -> T {
+pub(crate) async fn play<T>(
+    server: impl Future<Output = ()>,
+    client: impl Future<Output = T>,
+) -> T {
     let both = async { tokio::join!(server, client).1 };
     tokio::time::timeout(Duration::from_secs(3600), both)
         .await
@@ -114,153 +117,6 @@ async fn without_tasks_it_is_a_plain_call() {
         };
         play(server, client).await;
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_question_is_answered_on_tasks_result_however_its_id_looks() {
-    let (mut script, io) = Script::pair();
-    let person = Person::default();
-    let server = async {
-        script.until_created().await;
-        script.serve("tasks/get", task("input_required")).await;
-        let waiting = script.expect("tasks/result").await;
-        // The question's id is that of the request that waits.
-        script.send(question(waiting["id"].clone(), None)).await;
-        let answered = script.expect_answer().await;
-        assert_eq!(answered["id"], waiting["id"]);
-        assert_eq!(answered["result"]["content"], json!({"name": 1}));
-        assert_eq!(
-            answered["result"]["_meta"],
-            json!({"mine": true, RELATED: {"taskId": "T"}})
-        );
-        script.serve("tasks/get", task("working")).await;
-        // The same again on the same stream is a new question.
-        script.send(question(json!(0), None)).await;
-        assert_eq!(
-            script.expect_answer().await["result"]["content"],
-            json!({"name": 2})
-        );
-        script.send(answer(&waiting, &text("done"))).await;
-    };
-    let client = async {
-        let client = TaskClient::connect(person.clone(), io).await.unwrap();
-        assert_eq!(
-            text_of(&client.call_tool(call("slow")).await.unwrap()),
-            "done"
-        );
-    };
-    play(server, client).await;
-    assert_eq!(person.asked(), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_repeated_question_is_asked_once_and_a_slow_person_is_waited_for() {
-    let (mut script, io) = Script::pair();
-    let person = Person {
-        thinks: Some(Arc::new(Notify::new())),
-        ..Person::default()
-    };
-    let server = async {
-        script.until_created().await;
-        script.serve("tasks/get", task("input_required")).await;
-        let waiting = script.expect("tasks/result").await;
-        script.send(question(json!("q1"), Some("k"))).await;
-        script.send(question(json!("q2"), Some("k"))).await;
-        // Ten minutes of polls.
-        let start = Instant::now();
-        while start.elapsed() < Duration::from_secs(600) {
-            script.serve("tasks/get", task("input_required")).await;
-        }
-        person.thinks.as_ref().unwrap().notify_one();
-        let mut answers = Vec::new();
-        while answers.len() < 2 {
-            let message = script.next().await.unwrap();
-            match message.get("method") {
-                Some(_) => script.send(answer(&message, &task("input_required"))).await,
-                None => answers.push(message["id"].clone()),
-            }
-        }
-        assert_eq!(answers, ["q1", "q2"]);
-        script.send(question(json!("q3"), Some("k"))).await;
-        loop {
-            let message = script.next().await.unwrap();
-            match message.get("method") {
-                Some(_) => script.send(answer(&message, &task("input_required"))).await,
-                None => break assert_eq!(message["result"]["content"], json!({"name": 1})),
-            }
-        }
-        script.send(answer(&waiting, &text("done"))).await;
-    };
-    let client = async {
-        let client = TaskClient::connect(person.clone(), io).await.unwrap();
-        assert_eq!(
-            text_of(&client.call_tool(call("slow")).await.unwrap()),
-            "done"
-        );
-    };
-    play(server, client).await;
-    assert_eq!(person.asked(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_withdrawn_question_cancels_the_handler_and_gets_no_answer() {
-    let (mut script, io) = Script::pair();
-    let person = Person {
-        thinks: Some(Arc::new(Notify::new())),
-        ..Person::default()
-    };
-    let server = async {
-        script.until_created().await;
-        script.serve("tasks/get", task("input_required")).await;
-        let waiting = script.expect("tasks/result").await;
-        script.send(question(json!("q1"), Some("k"))).await;
-        script.send(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "q1"}})).await;
-        person.cancelled.notified().await;
-        script
-            .send(refusal(&waiting, -32800, "task was cancelled"))
-            .await;
-        script.serve("tasks/get", task("cancelled")).await;
-        assert_eq!(script.next().await, None);
-    };
-    let client = async {
-        let client = TaskClient::connect(person.clone(), io).await.unwrap();
-        let error = client.call_tool(call("slow")).await.unwrap_err();
-        assert!(
-            matches!(&error, TaskClientError::Cancelled { task_id, .. } if task_id == "T"),
-            "{error}"
-        );
-    };
-    play(server, client).await;
-    assert_eq!(person.asked(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_question_without_a_task_goes_to_rmcp() {
-    let (mut script, io) = Script::pair();
-    let go_on = Notify::new();
-    let server = async {
-        script.handshake(with_tasks()).await;
-        let mut plain = question(json!(7), None);
-        plain["params"].as_object_mut().unwrap().remove("_meta");
-        script.send(plain).await;
-        let answered = script.expect_answer().await;
-        assert_eq!(
-            (&answered["id"], &answered["result"]["content"]),
-            (&json!(7), &json!({"name": 1}))
-        );
-        assert_eq!(answered["result"]["_meta"], json!({"mine": true}));
-        // And rmcp's own requests pass.
-        go_on.notify_one();
-        let request = script.serve("ping", json!({})).await;
-        assert!(request["id"].is_number());
-    };
-    let client = async {
-        let client = TaskClient::connect(Person::default(), io).await.unwrap();
-        go_on.notified().await;
-        let ping = rmcp::model::ClientRequest::PingRequest(Default::default());
-        client.peer().send_request(ping).await.unwrap();
-    };
-    play(server, client).await;
 }
 
 #[tokio::test(start_paused = true)]

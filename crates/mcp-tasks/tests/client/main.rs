@@ -1,8 +1,10 @@
 //! The client against servers that follow a script, over lines and over HTTP.
 #![cfg(feature = "client")]
+#![allow(clippy::unwrap_used)]
 
 mod http;
 mod lines;
+mod questions;
 mod script;
 
 use std::sync::{

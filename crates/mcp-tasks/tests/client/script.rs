@@ -12,44 +12,44 @@ use tokio::{
     sync::{mpsc, oneshot},
 };
 
-pub const RELATED: &str = "io.modelcontextprotocol/related-task";
+pub(crate) const RELATED: &str = "io.modelcontextprotocol/related-task";
 
 /// `capabilities` of a server with everything.
-pub fn with_tasks() -> Value {
+pub(crate) fn with_tasks() -> Value {
     json!({"tools": {"listChanged": true}, "tasks": {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}})
 }
 
-pub fn initialized(capabilities: &Value) -> Value {
+pub(crate) fn initialized(capabilities: &Value) -> Value {
     json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
         "serverInfo": {"name": "script", "version": "1"}})
 }
 
-pub fn task(status: &str) -> Value {
+pub(crate) fn task(status: &str) -> Value {
     json!({"taskId": "T", "status": status, "createdAt": "2025-11-25T10:30:00Z",
         "lastUpdatedAt": "2025-11-25T10:30:00Z", "ttl": 60000, "pollInterval": 200})
 }
 
-pub fn tools() -> Value {
+pub(crate) fn tools() -> Value {
     json!({"tools": [
         {"name": "slow", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "optional"}},
         {"name": "plain", "inputSchema": {"type": "object"}},
     ]})
 }
 
-pub fn text(text: &str) -> Value {
+pub(crate) fn text(text: &str) -> Value {
     json!({"content": [{"type": "text", "text": text}]})
 }
 
-pub fn answer(request: &Value, result: &Value) -> Value {
+pub(crate) fn answer(request: &Value, result: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": request["id"], "result": result})
 }
 
-pub fn refusal(request: &Value, code: i64, message: &str) -> Value {
+pub(crate) fn refusal(request: &Value, code: i64, message: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": request["id"], "error": {"code": code, "message": message}})
 }
 
 /// A question of the task `T`.
-pub fn question(id: Value, key: Option<&str>) -> Value {
+pub(crate) fn question(id: Value, key: Option<&str>) -> Value {
     let mut meta = json!({RELATED: {"taskId": "T"}});
     if let Some(key) = key {
         meta["mcp-tasks/input"] = json!(key);
@@ -60,14 +60,14 @@ pub fn question(id: Value, key: Option<&str>) -> Value {
 }
 
 /// The server's end of a line connection.
-pub struct Script {
+pub(crate) struct Script {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     out: WriteHalf<DuplexStream>,
 }
 
 impl Script {
     /// A script and the client's end.
-    pub fn pair() -> (Self, (ReadHalf<DuplexStream>, WriteHalf<DuplexStream>)) {
+    pub(crate) fn pair() -> (Self, (ReadHalf<DuplexStream>, WriteHalf<DuplexStream>)) {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let (read, out) = tokio::io::split(ours);
         (
@@ -80,26 +80,26 @@ impl Script {
     }
 
     /// The next message of the client; `None` when it is gone.
-    pub async fn next(&mut self) -> Option<Value> {
+    pub(crate) async fn next(&mut self) -> Option<Value> {
         let line = self.lines.next_line().await.unwrap()?;
         Some(serde_json::from_str(&line).unwrap())
     }
 
     /// The next message, which has to be this method.
-    pub async fn expect(&mut self, method: &str) -> Value {
+    pub(crate) async fn expect(&mut self, method: &str) -> Value {
         let message = self.next().await.expect("the client is gone");
         assert_eq!(message["method"], method, "{message}");
         message
     }
 
     /// The next message, which has to be a response.
-    pub async fn expect_answer(&mut self) -> Value {
+    pub(crate) async fn expect_answer(&mut self) -> Value {
         let message = self.next().await.expect("the client is gone");
         assert!(message.get("method").is_none(), "{message}");
         message
     }
 
-    pub async fn send(&mut self, message: Value) {
+    pub(crate) async fn send(&mut self, message: Value) {
         self.out
             .write_all(format!("{message}\n").as_bytes())
             .await
@@ -107,20 +107,20 @@ impl Script {
     }
 
     /// Expects a request and answers it.
-    pub async fn serve(&mut self, method: &str, result: Value) -> Value {
+    pub(crate) async fn serve(&mut self, method: &str, result: Value) -> Value {
         let request = self.expect(method).await;
         self.send(answer(&request, &result)).await;
         request
     }
 
-    pub async fn handshake(&mut self, capabilities: Value) -> Value {
+    pub(crate) async fn handshake(&mut self, capabilities: Value) -> Value {
         let request = self.serve("initialize", initialized(&capabilities)).await;
         self.expect("notifications/initialized").await;
         request
     }
 
     /// Handshake, list of tools, and the creation of `T`.
-    pub async fn until_created(&mut self) -> Value {
+    pub(crate) async fn until_created(&mut self) -> Value {
         self.handshake(with_tasks()).await;
         self.serve("tools/list", tools()).await;
         self.serve("tools/call", json!({"task": task("working")}))
@@ -129,23 +129,23 @@ impl Script {
 }
 
 /// One HTTP request, waiting for its reply.
-pub struct Exchange {
-    pub method: Method,
-    pub headers: HeaderMap,
-    pub body: Value,
+pub(crate) struct Exchange {
+    pub(crate) method: Method,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Value,
     reply: oneshot::Sender<Response<Body>>,
 }
 
 impl Exchange {
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }
 
-    pub fn reply(self, response: Response<Body>) {
+    pub(crate) fn reply(self, response: Response<Body>) {
         let _ = self.reply.send(response);
     }
 
-    pub fn status(self, status: u16) {
+    pub(crate) fn status(self, status: u16) {
         self.reply(
             Response::builder()
                 .status(status)
@@ -154,7 +154,7 @@ impl Exchange {
         );
     }
 
-    pub fn json(self, message: &Value) {
+    pub(crate) fn json(self, message: &Value) {
         self.reply(
             Response::builder()
                 .header("content-type", "application/json")
@@ -165,13 +165,13 @@ impl Exchange {
     }
 
     /// Answers the request with a result, as JSON.
-    pub fn result(self, result: &Value) {
+    pub(crate) fn result(self, result: &Value) {
         let message = answer(&self.body, result);
         self.json(&message);
     }
 
     /// Opens a stream of events.
-    pub fn stream(self) -> mpsc::UnboundedSender<String> {
+    pub(crate) fn stream(self) -> mpsc::UnboundedSender<String> {
         let (sender, events) = mpsc::unbounded_channel::<String>();
         let events = futures_util::stream::unfold(events, |mut events| async move {
             let event = events.recv().await?;
@@ -188,14 +188,14 @@ impl Exchange {
 }
 
 /// The server's end of an HTTP endpoint; GETs wait in a queue of their own.
-pub struct HttpScript {
-    pub address: SocketAddr,
-    pub posts: mpsc::UnboundedReceiver<Exchange>,
-    pub gets: mpsc::UnboundedReceiver<Exchange>,
+pub(crate) struct HttpScript {
+    pub(crate) address: SocketAddr,
+    pub(crate) posts: mpsc::UnboundedReceiver<Exchange>,
+    pub(crate) gets: mpsc::UnboundedReceiver<Exchange>,
 }
 
 impl HttpScript {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (to_posts, posts) = mpsc::unbounded_channel();
@@ -231,28 +231,28 @@ impl HttpScript {
         }
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}/mcp", self.address)
     }
 
     /// The next POST (or DELETE), which has to carry this method.
-    pub async fn expect(&mut self, method: &str) -> Exchange {
+    pub(crate) async fn expect(&mut self, method: &str) -> Exchange {
         let exchange = self.posts.recv().await.unwrap();
         assert_eq!(exchange.body["method"], method, "{}", exchange.body);
         exchange
     }
 
-    pub async fn serve(&mut self, method: &str, result: Value) {
+    pub(crate) async fn serve(&mut self, method: &str, result: Value) {
         self.expect(method).await.result(&result);
     }
 
-    pub async fn handshake(&mut self) {
+    pub(crate) async fn handshake(&mut self) {
         self.serve("initialize", initialized(&with_tasks())).await;
         self.expect("notifications/initialized").await.status(202);
     }
 }
 
 /// One SSE event with this message.
-pub fn event(message: &Value) -> String {
+pub(crate) fn event(message: &Value) -> String {
     format!("data: {message}\n\n")
 }

@@ -150,14 +150,13 @@ async fn write(
         let _ = tokio::time::timeout(FLUSH_GRACE, writer.shutdown()).await;
     }
     drop(writer);
-    if let Some(child) = &mut child {
-        if tokio::time::timeout(CHILD_GRACE, child.wait())
+    if let Some(child) = &mut child
+        && tokio::time::timeout(CHILD_GRACE, child.wait())
             .await
             .is_err()
-        {
-            tracing::debug!("the server process did not end by itself, killing it");
-            let _ = child.kill().await;
-        }
+    {
+        tracing::debug!("the server process did not end by itself, killing it");
+        let _ = child.kill().await;
     }
 }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    http::{RECONNECT, Shared, is_stream},
+    http::{RECONNECT, Shared},
+    reply::is_stream,
     sse::{Cursor, Events},
 };
 use crate::client::backoff::Backoff;

@@ -12,6 +12,7 @@ use bytes::Bytes;
 pub(super) mod http;
 pub(super) mod lines;
 mod listen;
+mod reply;
 mod sse;
 
 /// The largest message taken from a server, in bytes. A result is at most 16 MiB on our own server.
