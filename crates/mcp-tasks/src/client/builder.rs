@@ -183,7 +183,9 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
         .await
     }
 
-    /// Connects to a Streamable HTTP endpoint (2025-11-25 `basic/transports`, Streamable HTTP).
+    /// Connects to a Streamable HTTP endpoint (2025-11-25 `basic/transports`, Streamable HTTP). Redirects are followed
+    /// within its origin only: our headers are for this server. For `https` reqwest has to be built with TLS: enable
+    /// one of its TLS features in your own manifest.
     ///
     /// # Errors
     /// `Config` for a URL or header that is none, else as [`connect`](Self::connect).
@@ -200,6 +202,7 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
             None => reqwest::Client::builder()
                 .connect_timeout(Duration::from_secs(10))
                 .tcp_keepalive(Duration::from_secs(30))
+                .redirect(reqwest::redirect::Policy::custom(same_origin))
                 .build()
                 .map_err(|error| TaskClientError::Config(error.to_string()))?,
         };
@@ -261,5 +264,17 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
             tokio::select! { _ = running.waiting() => {}, () = stop.cancelled() => {} }
         });
         Ok(TaskClient::new(connection, peer, guard))
+    }
+}
+
+/// Follows redirects that stay on the server, ten at most.
+fn same_origin(attempt: reqwest::redirect::Attempt<'_>) -> reqwest::redirect::Action {
+    let first = attempt.previous().first().map(reqwest::Url::origin);
+    if attempt.previous().len() > 10 {
+        attempt.error("too many redirects")
+    } else if first == Some(attempt.url().origin()) {
+        attempt.follow()
+    } else {
+        attempt.stop()
     }
 }

@@ -46,7 +46,7 @@ pub(super) struct Tables {
     pub(super) watched: HashMap<String, watch::Sender<Option<TaskInfo>>>,
     /// What was announced of tasks that nobody follows (yet: an announcement may overtake the reader of the handle).
     overheard: VecDeque<TaskInfo>,
-    pub(super) progress: HashMap<String, mpsc::Sender<TaskProgress>>,
+    pub(super) progress: HashMap<String, Vec<(u64, mpsc::Sender<TaskProgress>)>>,
 }
 
 pub(super) struct Connection {
@@ -283,21 +283,26 @@ impl Connection {
     /// Follows the progress reported under `token` (JSON text).
     pub(super) fn follow_progress(self: &Arc<Self>, token: String) -> ProgressFeed {
         let (sender, steps) = mpsc::channel(16);
-        self.tables().progress.insert(token.clone(), sender);
+        let number = self.number();
+        let mut tables = self.tables();
+        tables
+            .progress
+            .entry(token.clone())
+            .or_default()
+            .push((number, sender));
         ProgressFeed {
             connection: self.clone(),
             token,
+            number,
             steps,
         }
     }
 
-    /// A progress notification came; whether the token (JSON text) is one we follow.
-    pub(super) fn progressed(&self, token: &str, step: TaskProgress) -> bool {
-        match self.tables().progress.get(token) {
+    /// A progress notification came under `token` (JSON text).
+    pub(super) fn progressed(&self, token: &str, step: &TaskProgress) {
+        for (_, sender) in self.tables().progress.get(token).into_iter().flatten() {
             // A reader that is behind misses steps, nothing else.
-            Some(sender) => drop(sender.try_send(step)),
-            None => return false,
+            let _ = sender.try_send(step.clone());
         }
-        true
     }
 }

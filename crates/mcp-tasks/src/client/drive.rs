@@ -28,10 +28,11 @@ const HANDLE_GRACE: Duration = Duration::from_secs(60);
 /// What a call begins with.
 pub(super) enum Start {
     Call(Box<CallToolRequestParams>),
-    /// A task that exists; whether it is known to.
+    /// A task that exists; whether it is known to, and the token (JSON text) of its progress.
     Task {
         id: String,
         existed: bool,
+        token: Option<String>,
     },
 }
 
@@ -127,9 +128,10 @@ async fn run(
     task: &mut Option<String>,
 ) -> Outcome {
     let (info, existed, progress) = match start {
-        Start::Task { id, existed } => {
+        Start::Task { id, existed, token } => {
             *task = Some(id.clone());
-            (Err(id), existed, None)
+            let feed = token.map(|token| connection.follow_progress(token));
+            (Err(id), existed, feed)
         }
         Start::Call(params) => {
             let (mut params, mut feed) = prepare(connection, *params);
@@ -197,7 +199,7 @@ async fn augment(
     Ok(augmented)
 }
 
-/// `tools/call` as a task that is insisted on: its handle.
+/// `tools/call` as a task that is insisted on: its handle, and the token (JSON text) of its progress.
 ///
 /// # Errors
 /// `TasksUnsupported` if the tool or the server has no tasks, `Immediate` if the result came instead.
@@ -205,32 +207,33 @@ pub(super) async fn create(
     connection: &Arc<Connection>,
     params: CallToolRequestParams,
     options: &CallOptions,
-) -> Result<TaskInfo, TaskClientError> {
-    if options.task == TaskPreference::Auto
-        && connection.server.get().is_some_and(|server| server.call)
-    {
-        let tool = params.name.to_string();
-        if connection.tool_support(&tool).await? == ToolSupport::Forbidden {
-            return Err(TaskClientError::TasksUnsupported(format!(
-                "the tool {tool:?} does not run as a task"
-            )));
-        }
-    }
-    let always = options.clone().task(TaskPreference::Always);
-    let (mut params, _feed) = prepare(connection, params);
-    augment(connection, &mut params, &always).await?;
-    let begun = begin_detached(connection, params, true, &always);
+) -> Result<(TaskInfo, String), TaskClientError> {
     let deadline = options
         .deadline
         .and_then(|after| Instant::now().checked_add(after));
-    let begun = tokio::select! {
-        begun = begun => begun.unwrap_or(Err(TaskClientError::Closed)),
+    let work = async {
+        let tool = params.name.to_string();
+        if options.task == TaskPreference::Auto
+            && connection.server.get().is_some_and(|server| server.call)
+            && connection.tool_support(&tool).await? == ToolSupport::Forbidden
+        {
+            let what = format!("the tool {tool:?} does not run as a task");
+            return Err(TaskClientError::TasksUnsupported(what));
+        }
+        let always = options.clone().task(TaskPreference::Always);
+        let (mut params, feed) = prepare(connection, params);
+        augment(connection, &mut params, &always).await?;
+        let begun = begin_detached(connection, params, true, &always);
+        match begun.await.unwrap_or(Err(TaskClientError::Closed))? {
+            Begun::Task(info) => Ok((info, feed.token.clone())),
+            Begun::Done(result) => Err(TaskClientError::Immediate(result)),
+        }
+    };
+    tokio::select! {
+        biased;
+        created = work => created,
         () = at(deadline) => Err(TaskClientError::Deadline { task_id: None }),
         () = connection.stop.cancelled() => Err(connection.closed_error(None)),
-    };
-    match begun? {
-        Begun::Task(info) => Ok(info),
-        Begun::Done(result) => Err(TaskClientError::Immediate(result)),
     }
 }
 

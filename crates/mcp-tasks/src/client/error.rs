@@ -33,7 +33,8 @@ pub enum TaskClientError {
     /// The server answered with a JSON-RPC error; also what `tasks/result` of a failed task gave.
     #[error("the server answered with error {}: {}", .0.code.0, .0.message)]
     Rpc(ErrorData),
-    /// The connection failed. A `tools/call` of which bytes may have reached the server is never sent again.
+    /// The connection failed. A `tools/call` of which bytes may have reached the server is never sent again (unless the
+    /// server says that it knows no such session: then it has not looked at the call).
     #[error("the connection to the server was lost: {why}")]
     TransportLost {
         /// The task that was followed; it may still run, and can be followed again by its id.
@@ -48,6 +49,14 @@ pub enum TaskClientError {
     Unauthorized {
         /// The HTTP status.
         status: u16,
+    },
+    /// The server refused a request on the HTTP level, with a status that another try would not change.
+    #[error("the server refused the request: {why}")]
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// The status and the beginning of what came with it.
+        why: String,
     },
     /// One ordinary request (a poll, a list, a cancel) was not answered in time.
     #[error("{method} was not answered within {after:?}")]
@@ -102,7 +111,11 @@ impl TaskClientError {
         match lost.kind {
             LostKind::Unauthorized(status) => Self::Unauthorized { status },
             LostKind::Protocol => Self::Protocol(lost.why),
-            LostKind::Transient | LostKind::Closed | LostKind::Refused => Self::TransportLost {
+            LostKind::Refused(status) => Self::Refused {
+                status,
+                why: lost.why,
+            },
+            LostKind::Transient | LostKind::Closed => Self::TransportLost {
                 task_id: task_id.map(str::to_owned),
                 sent: lost.sent,
                 why: lost.why,

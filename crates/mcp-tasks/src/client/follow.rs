@@ -25,6 +25,8 @@ use crate::wire::error::REQUEST_CANCELLED;
 const ERROR_ANSWERS: u32 = 8;
 /// How often `tasks/result` of a *completed* task may be refused.
 const RESULT_ERRORS: u32 = 3;
+/// A `tasks/result` that was open this long did work, even if nothing came on it: some servers end streams early.
+const SETTLED: Duration = Duration::from_secs(10);
 /// The longest wait between two polls; beyond it a clock would overflow.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(86_400);
 
@@ -47,6 +49,7 @@ pub(super) struct Follow<'a> {
     poll_due: Option<Instant>,
     result: Option<InFlight>,
     result_due: Option<Instant>,
+    result_opened: Option<Instant>,
     /// When to give up on an open `tasks/result` of a task that has ended.
     result_stale: Option<Instant>,
     /// What `tasks/result` said, until a poll has told whether that was the task's end.
@@ -102,6 +105,7 @@ impl<'a> Follow<'a> {
             poll_due: None,
             result: None,
             result_due: None,
+            result_opened: None,
             result_stale: None,
             verdict: None,
             result_errors: 0,
@@ -115,9 +119,9 @@ impl<'a> Follow<'a> {
     /// Follows to the end.
     pub(super) async fn run(mut self) -> Outcome {
         let outcome = self.until_ended().await;
-        if !matches!(
+        if matches!(
             outcome,
-            Err(TaskClientError::TransportLost { .. } | TaskClientError::Closed)
+            Ok(_) | Err(TaskClientError::Cancelled { .. } | TaskClientError::Expired { .. })
         ) {
             self.connection.desk.forget(&self.id);
         }
@@ -150,6 +154,7 @@ impl<'a> Follow<'a> {
                 }
                 Woke::ResultDue => {
                     self.result_due = None;
+                    self.result_opened = Some(Instant::now());
                     let id = self.id.clone();
                     let ended = self
                         .info
@@ -199,10 +204,11 @@ impl<'a> Follow<'a> {
         let result_stale = self.result_stale.filter(|_| result.is_some());
         tokio::select! {
             biased;
-            reply = reply_of(result.as_mut()) => Woke::Result(reply),
+            // Progress first: what came before the result is told before it.
             step = async { match progress { Some(feed) => feed.next().await, None => std::future::pending().await } } => {
                 Woke::Progress(step)
             }
+            reply = reply_of(result.as_mut()) => Woke::Result(reply),
             reply = reply_of(poll.as_mut().map(|(flight, _)| flight)) => Woke::Polled(reply),
             info = watch.next() => Woke::Announced(info),
             () = at(self.result_due) => Woke::ResultDue,
@@ -379,6 +385,12 @@ impl<'a> Follow<'a> {
     /// `tasks/result` broke off: opened again if there is a reason to.
     fn result_later(&mut self, retry_after: Option<Duration>) {
         self.result_stale = None;
+        if self
+            .result_opened
+            .is_some_and(|opened| opened.elapsed() > SETTLED)
+        {
+            self.result_backoff.reset();
+        }
         let wanted = self.info.as_ref().is_some_and(|info| {
             matches!(
                 info.status,

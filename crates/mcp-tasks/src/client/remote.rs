@@ -26,6 +26,8 @@ pub struct RemoteTask {
     id: Arc<str>,
     info: Arc<Mutex<Option<TaskInfo>>>,
     options: CallOptions,
+    /// The token (JSON text) under which its progress is reported.
+    token: Option<String>,
 }
 
 impl RemoteTask {
@@ -34,12 +36,14 @@ impl RemoteTask {
         id: &str,
         info: Option<TaskInfo>,
         options: CallOptions,
+        token: Option<String>,
     ) -> Self {
         Self {
             connection,
             id: id.into(),
             info: Arc::new(Mutex::new(info)),
             options,
+            token,
         }
     }
 
@@ -93,6 +97,7 @@ impl RemoteTask {
         let start = Start::Task {
             id: self.id.to_string(),
             existed: self.known(),
+            token: self.token.clone(),
         };
         spawn(&self.connection, start, self.options.clone())
     }

@@ -241,7 +241,7 @@ impl Connection {
                     return false;
                 };
                 // A token of the caller's own is rmcp's (and the handler's) business too.
-                self.progressed(&token, step);
+                self.progressed(&token, &step);
                 token.starts_with("\"tc:")
             }
             "notifications/cancelled" => {

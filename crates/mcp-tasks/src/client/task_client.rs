@@ -48,7 +48,8 @@ impl TaskClient {
         }
     }
 
-    /// Begins to build a client. `handler` answers the questions of tasks, and everything else a server may ask.
+    /// Begins to build a client. `handler` answers the questions of tasks, and everything else a server may ask; a
+    /// server only asks what the capabilities in the handler's `get_info` declare.
     pub fn builder<H: ClientHandler>(handler: H) -> TaskClientBuilder<H> {
         TaskClientBuilder::new(handler)
     }
@@ -155,13 +156,14 @@ impl TaskClient {
         params: CallToolRequestParams,
         options: CallOptions,
     ) -> Result<RemoteTask, TaskClientError> {
-        let info = drive::create(&self.connection, params, &options).await?;
+        let (info, token) = drive::create(&self.connection, params, &options).await?;
         let id = info.task_id.clone();
         Ok(RemoteTask::new(
             self.connection.clone(),
             &id,
             Some(info),
             options,
+            Some(token),
         ))
     }
 
@@ -172,6 +174,7 @@ impl TaskClient {
             id.as_ref(),
             None,
             CallOptions::new(),
+            None,
         )
     }
 

@@ -131,6 +131,7 @@ impl Drop for Watch {
 pub(super) struct ProgressFeed {
     pub(super) connection: Arc<Connection>,
     pub(super) token: String,
+    pub(super) number: u64,
     pub(super) steps: mpsc::Receiver<TaskProgress>,
 }
 
@@ -146,6 +147,12 @@ impl ProgressFeed {
 
 impl Drop for ProgressFeed {
     fn drop(&mut self) {
-        self.connection.tables().progress.remove(&self.token);
+        let mut tables = self.connection.tables();
+        if let Some(feeds) = tables.progress.get_mut(&self.token) {
+            feeds.retain(|(number, _)| *number != self.number);
+            if feeds.is_empty() {
+                tables.progress.remove(&self.token);
+            }
+        }
     }
 }

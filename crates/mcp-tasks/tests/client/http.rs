@@ -379,3 +379,45 @@ async fn a_server_out_of_reach_or_a_setting_that_is_none_is_told_when_connecting
         .unwrap_err();
     assert!(matches!(error, TaskClientError::Spawn(_)), "{error}");
 }
+
+#[tokio::test]
+async fn a_new_session_that_fails_is_tried_again() {
+    let mut script = HttpScript::start().await;
+    let url = script.url();
+    let server = async {
+        script.handshake().await;
+        script.gets.recv().await.unwrap().status(405);
+        script.serve("tools/list", tools()).await;
+        script
+            .serve("tools/call", json!({"task": task("working")}))
+            .await;
+        for trouble in [503, 500] {
+            script.expect("tasks/get").await.status(404);
+            script.expect("initialize").await.status(trouble);
+        }
+        let poll = script.expect("tasks/get").await;
+        assert_eq!(poll.header("mcp-session-id"), Some("s1"));
+        poll.status(404);
+        script.serve("initialize", initialized(&with_tasks())).await;
+        script.expect("notifications/initialized").await.status(202);
+        script.serve("tasks/get", task("completed")).await;
+        // A call that met a forgotten session was not looked at: it may be sent again.
+        script.serve("tasks/result", text("done")).await;
+        script.expect("tools/call").await.status(404);
+        script.serve("initialize", initialized(&with_tasks())).await;
+        script.expect("notifications/initialized").await.status(202);
+        script.serve("tools/call", text("plain")).await;
+    };
+    let client = async {
+        let client = TaskClient::http((), url).await.unwrap();
+        assert_eq!(
+            text_of(&client.call_tool(call("slow")).await.unwrap()),
+            "done"
+        );
+        assert_eq!(
+            text_of(&client.call_tool(call("plain")).await.unwrap()),
+            "plain"
+        );
+    };
+    play(server, client).await;
+}

@@ -479,3 +479,66 @@ async fn a_result_where_a_task_was_asked_for_is_taken_and_noise_is_skipped() {
     };
     play(server, client).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_overtakes_the_handle_is_not_missed() {
+    let (mut script, io) = Script::pair();
+    let server = async {
+        script.handshake(with_tasks()).await;
+        script.serve("tools/list", tools()).await;
+        let mut slow = task("working");
+        slow["pollInterval"] = json!(3_600_000);
+        let request = script.expect("tools/call").await;
+        script
+            .send(json!({"jsonrpc": "2.0", "method": "notifications/tasks/status", "params": task("completed")}))
+            .await;
+        script.send(answer(&request, &json!({"task": slow}))).await;
+        // No poll: that the task has completed is known.
+        let waiting = script.expect("tasks/result").await;
+        let token = &request["params"]["_meta"]["progressToken"];
+        script
+            .send(json!({"jsonrpc": "2.0", "method": "notifications/progress",
+                "params": {"progressToken": token, "progress": 0.5}}))
+            .await;
+        script.send(answer(&waiting, &text("done"))).await;
+    };
+    let client = async {
+        let client = TaskClient::connect((), io).await.unwrap();
+        let remote = client
+            .call_tool_task(call("slow"), CallOptions::new())
+            .await
+            .unwrap();
+        let names = names(remote.events()).await;
+        assert!(names.contains(&"progress 0.5".to_owned()), "{names:?}");
+        assert_eq!(names.last().map(String::as_str), Some("result done"));
+    };
+    play(server, client).await;
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_child_process_is_a_server_and_ends_with_the_client() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"
+        read hello
+        echo '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}}}'
+        read initialized
+        read call
+        id=$(printf %s "$call" | sed 's/.*"id":\("[^"]*"\).*/\1/')
+        echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"sh\"}]}}"
+        while read more; do :; done
+        echo gone > end
+    "#;
+    let mut command = tokio::process::Command::new("sh");
+    command.arg("-c").arg(script).current_dir(folder.path());
+    let client = TaskClient::child((), command).await.unwrap();
+    assert_eq!(
+        text_of(&client.call_tool(call("plain")).await.unwrap()),
+        "sh"
+    );
+    client.close().await;
+    assert_eq!(
+        std::fs::read_to_string(folder.path().join("end")).unwrap(),
+        "gone\n"
+    );
+}

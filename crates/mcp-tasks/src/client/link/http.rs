@@ -35,6 +35,8 @@ const GOODBYE: Duration = Duration::from_secs(5);
 pub(super) const RECONNECT: Duration = Duration::from_secs(1);
 /// How often in a row a request's stream is taken up again without anything coming.
 const RESUMES: u32 = 5;
+/// How long the handshake of a new session may take.
+const RENEWAL_TIMEOUT: Duration = Duration::from_secs(60);
 /// The id of our own `initialize`, sent when a session is gone.
 const RENEWAL_ID: &str = "\"tc:renew\"";
 
@@ -66,6 +68,7 @@ pub(super) struct Shared {
     pub(super) session: watch::Sender<Session>,
     /// The bytes of `initialize`, to begin a new session with.
     hello: Mutex<Option<Bytes>>,
+    /// One renewal at a time; an async lock, since it is held while the server answers.
     renewing: tokio::sync::Mutex<()>,
     inbound: mpsc::Sender<Inbound>,
     /// Requests whose answer has not come, by the text of their ids.
@@ -108,6 +111,16 @@ impl Shared {
     /// A request with all headers but those of its method.
     async fn request(&self, method: http::Method, refused: bool) -> (RequestBuilder, Session) {
         let session = self.session.borrow().clone();
+        let request = self.request_in(&session, method, refused).await;
+        (request, session)
+    }
+
+    async fn request_in(
+        &self,
+        session: &Session,
+        method: http::Method,
+        refused: bool,
+    ) -> RequestBuilder {
         let mut headers = self.settings.headers.clone();
         if let Some(id) = &session.id {
             headers.insert(SESSION_ID, id.clone());
@@ -128,21 +141,24 @@ impl Shared {
                 }
             }
         }
-        (
-            self.settings
-                .client
-                .request(method, self.settings.url.clone())
-                .headers(headers),
-            session,
-        )
+        self.settings
+            .client
+            .request(method, self.settings.url.clone())
+            .headers(headers)
     }
 
     /// One POST, with a second try after a refused token and after a lost session.
-    async fn post(&self, message: &Outgoing) -> Result<Response, Lost> {
+    async fn post(self: &Arc<Self>, message: &Outgoing) -> Result<Response, Lost> {
+        let handshake = matches!(message.kind, Kind::Initialize(_) | Kind::Initialized);
         let (mut refused, mut renewed) = (false, false);
         loop {
-            let (request, session) = self.request(http::Method::POST, refused).await;
+            let session = match &message.kind {
+                Kind::Initialize(_) => Session::default(),
+                _ => self.session.borrow().clone(),
+            };
+            let request = self.request_in(&session, http::Method::POST, refused);
             let response = request
+                .await
                 .header(CONTENT_TYPE, "application/json")
                 .header(ACCEPT, "application/json, text/event-stream")
                 .body(message.bytes.clone())
@@ -151,78 +167,73 @@ impl Shared {
                 .map_err(|error| unreachable_server(&error))?;
             match response.status() {
                 StatusCode::UNAUTHORIZED if !refused && self.settings.token.is_some() => {
-                    refused = true
+                    refused = true;
                 }
-                // The server must not have looked at the message: it does not know the session.
-                StatusCode::NOT_FOUND
-                    if session.id.is_some()
-                        && !renewed
-                        && !matches!(message.kind, Kind::Initialize(_)) =>
-                {
+                // A server that does not know the session has not looked at the message: it may be sent again.
+                StatusCode::NOT_FOUND if session.id.is_some() && !renewed && !handshake => {
                     renewed = true;
-                    Box::pin(self.renew(session.generation))
-                        .await
-                        .map_err(|mut lost| {
-                            lost.sent = false;
-                            lost.why = format!(
-                                "the session is gone, and a new one was refused: {}",
-                                lost.why
-                            );
-                            lost
-                        })?;
-                    if message.kind == Kind::Initialized {
-                        return Err(Lost::new(
-                            LostKind::Transient,
-                            false,
-                            "the session was gone at once",
-                        ));
-                    }
+                    // A task of its own: whoever found out may be gone before the new session is there.
+                    let renewal = tokio::spawn(self.clone().renew(session.generation)).await;
+                    renewal.unwrap_or_else(|_| Err(no_session("it broke off")))?;
                 }
                 _ => return Ok(response),
             }
         }
     }
 
-    /// Begins a new session unless somebody else has.
-    async fn renew(&self, old: u64) -> Result<(), Lost> {
-        let _one = self.renewing.lock().await;
-        if self.session.borrow().generation != old {
-            return Ok(());
-        }
+    /// Begins a new session unless somebody else has. (Boxed: it posts, and a post may begin a session.)
+    fn renew(
+        self: Arc<Self>,
+        old: u64,
+    ) -> futures_util::future::BoxFuture<'static, Result<(), Lost>> {
+        Box::pin(async move {
+            let _one = self.renewing.lock().await;
+            let before = self.session.borrow().clone();
+            if before.generation != old {
+                return Ok(());
+            }
+            tracing::info!("the server has forgotten the session, beginning a new one");
+            let renewal = tokio::time::timeout(RENEWAL_TIMEOUT, self.handshake(old + 1)).await;
+            let failed = match renewal {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(lost)) => Lost {
+                    sent: false,
+                    why: format!("the session is gone, and no new one: {}", lost.why),
+                    ..lost
+                },
+                Err(_) => no_session("no answer in time"),
+            };
+            // Whoever comes next finds the old session gone, and tries again.
+            self.session.send_replace(before);
+            Err(failed)
+        })
+    }
+
+    /// `initialize` and `notifications/initialized` once more.
+    async fn handshake(self: &Arc<Self>, generation: u64) -> Result<(), Lost> {
         let hello = lock(&self.hello).clone();
-        let Some(hello) = hello else {
-            return Err(Lost::new(
-                LostKind::Refused,
-                false,
-                "there was no initialize yet",
-            ));
-        };
-        tracing::info!("the server has forgotten the session, beginning a new one");
+        let hello = hello.ok_or_else(|| no_session("there was no initialize yet"))?;
         let mut hello: Value = serde_json::from_slice(&hello).unwrap_or_default();
         hello["id"] = serde_json::from_str(RENEWAL_ID).unwrap_or_default();
-        self.session.send_modify(|session| {
-            *session = Session {
-                generation: session.generation + 1,
-                ..Session::default()
-            };
-        });
         let id: Arc<str> = RENEWAL_ID.into();
-        let kind = Kind::Initialize(id.clone());
         let message = Outgoing {
             bytes: hello.to_string().into(),
-            kind: kind.clone(),
+            kind: Kind::Initialize(id.clone()),
         };
-        let response = accepted(self.post(&message).await?, &id).await;
-        let Reply::Stream(response) = response? else {
-            return Err(Lost::new(
-                LostKind::Refused,
-                false,
-                "the server refused initialize",
-            ));
+        let Reply::Stream(response) = accepted(self.post(&message).await?, &id).await? else {
+            return Err(no_session("initialize was refused"));
         };
-        self.note_session(&response);
+        let session = response.headers().get(SESSION_ID).cloned();
         let answer = self.read_answer(response, &id, None).await?;
-        self.note_version(&answer);
+        let Some(version) = version_of(&answer) else {
+            return Err(no_session("initialize was refused"));
+        };
+        self.session.send_replace(Session {
+            generation,
+            id: session,
+            version: Some(version),
+            ready: false,
+        });
         let initialized = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
         self.tell(&Outgoing {
             bytes: Bytes::from_static(initialized),
@@ -231,24 +242,8 @@ impl Shared {
         .await
     }
 
-    fn note_session(&self, response: &Response) {
-        let id = response.headers().get(SESSION_ID).cloned();
-        self.session.send_modify(|session| session.id = id);
-    }
-
-    fn note_version(&self, answer: &[u8]) {
-        if let Ok(Message::Result { result, .. }) = Message::parse(answer)
-            && let Ok(result) = serde_json::from_str::<Value>(result.get())
-            && let Some(version) = result.get("protocolVersion").and_then(Value::as_str)
-            && let Ok(version) = HeaderValue::try_from(version)
-        {
-            self.session
-                .send_modify(|session| session.version = Some(version));
-        }
-    }
-
     /// A notification or a response: any 2xx is success, whatever comes with it.
-    async fn tell(&self, message: &Outgoing) -> Result<(), Lost> {
+    async fn tell(self: &Arc<Self>, message: &Outgoing) -> Result<(), Lost> {
         let response = self.post(message).await?;
         if !response.status().is_success() {
             return Err(refusal(response).await);
@@ -260,7 +255,7 @@ impl Shared {
     }
 
     /// A request, until its answer is on the channel.
-    async fn ask(&self, message: &Outgoing, id: &Arc<str>) -> Result<(), Lost> {
+    async fn ask(self: &Arc<Self>, message: &Outgoing, id: &Arc<str>) -> Result<(), Lost> {
         let initialize = matches!(message.kind, Kind::Initialize(_));
         if initialize {
             *lock(&self.hello) = Some(message.bytes.clone());
@@ -268,12 +263,13 @@ impl Shared {
         match accepted(self.post(message).await?, id).await? {
             Reply::Answer(bytes) => self.deliver(bytes, Some(id)).await,
             Reply::Stream(response) => {
-                if initialize {
-                    self.note_session(&response);
-                }
+                let session = response.headers().get(SESSION_ID).cloned();
                 let answer = self.read_answer(response, id, Some(id)).await?;
                 if initialize {
-                    self.note_version(&answer);
+                    self.session.send_modify(|known| {
+                        known.id = session;
+                        known.version = version_of(&answer);
+                    });
                 }
                 self.deliver(answer, Some(id)).await;
             }
@@ -446,6 +442,20 @@ impl Link for HttpLink {
     async fn finished(&self) {
         self.finished.cancelled().await;
     }
+}
+
+fn no_session(why: &str) -> Lost {
+    let why = format!("the session is gone, and no new one: {why}");
+    Lost::new(LostKind::Transient, false, why)
+}
+
+/// `protocolVersion` of an answer to `initialize`, as a header.
+fn version_of(answer: &[u8]) -> Option<HeaderValue> {
+    let Ok(Message::Result { result, .. }) = Message::parse(answer) else {
+        return None;
+    };
+    let result: Value = serde_json::from_str(result.get()).ok()?;
+    HeaderValue::try_from(result.get("protocolVersion")?.as_str()?).ok()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

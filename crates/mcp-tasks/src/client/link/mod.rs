@@ -96,8 +96,8 @@ pub(super) enum LostKind {
     Closed,
     /// HTTP 401 or 403.
     Unauthorized(u16),
-    /// Refused with a status that will not change.
-    Refused,
+    /// Refused with an HTTP status that will not change.
+    Refused(u16),
     /// The reply made no sense.
     Protocol,
 }

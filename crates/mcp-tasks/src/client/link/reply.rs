@@ -56,7 +56,7 @@ fn refused(status: StatusCode, retry_after: Option<Duration>, text: &[u8]) -> Lo
     let kind = match status.as_u16() {
         code @ (401 | 403) => LostKind::Unauthorized(code),
         408 | 425 | 429 | 500 | 502..=504 => LostKind::Transient,
-        _ => LostKind::Refused,
+        code => LostKind::Refused(code),
     };
     let text = String::from_utf8_lossy(text);
     let mut lost = Lost::new(
