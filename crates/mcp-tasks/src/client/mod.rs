@@ -3,7 +3,7 @@
 //! Two links (`link`) carry raw JSON, because rmcp's typed model drops what 2025-11-25 says of tasks; `router` gives
 //! each message to a request of ours (`connection`), to the user's handler (`answering`) or to rmcp, whose
 //! [`Peer`](rmcp::service::Peer) works on the same connection. `drive` makes a call, `follow` follows its task.
-//! A server without tasks is called plainly; the tasks of 2026-07-28 get a follower of their own beside `follow`.
+//! A server without tasks is called plainly; the tasks of 2026-07-28 will have a follower of their own beside `follow`.
 //!
 //! ```no_run
 //! use mcp_tasks::client::{CallOptions, TaskClient, TaskEvent};
