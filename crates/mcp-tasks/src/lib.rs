@@ -1,5 +1,7 @@
 //! Durable, long-running tool calls for MCP servers and clients.
 
+#[cfg(feature = "client")]
+pub mod client;
 pub mod runtime;
 pub mod server;
 pub mod store;

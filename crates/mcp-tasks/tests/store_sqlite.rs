@@ -47,6 +47,7 @@ fn task(owner: &str) -> Arc<TaskRecord> {
             client_info: None,
             progress_token: None,
             session: None,
+            before: false,
             requested_ttl: None,
         }),
     };

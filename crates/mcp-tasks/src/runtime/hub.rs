@@ -218,8 +218,8 @@ impl Hub {
     /// Tells everybody here that a record is gone.
     pub(crate) fn publish_removed(&self, id: &TaskId) {
         if let Some(run) = self.runs.pin().get(id) {
+            // It has its grace to end by itself, like after a cancel.
             run.cancel.cancel();
-            run.stop.cancel();
         }
         self.each_observer(|observer| observer.removed(id));
         if let Some(sender) = self.shard(id).get(id) {

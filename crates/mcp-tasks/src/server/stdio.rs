@@ -168,6 +168,8 @@ impl Tasks {
         let written = writer.await;
         ended?;
         match written {
+            // A client that has gone reads nothing any more; that is no fault.
+            Ok(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             Ok(result) => Ok(result?),
             Err(_cancelled) => Ok(()),
         }

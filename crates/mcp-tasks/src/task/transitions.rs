@@ -44,6 +44,7 @@ pub(super) fn new_task(ttl_ms: Option<u64>, created_at: Timestamp) -> TaskRecord
             client_info: None,
             progress_token: None,
             session: None,
+            before: false,
             requested_ttl: None,
         }),
     };

@@ -56,6 +56,7 @@ pub(super) fn bearer() -> Sample {
                 client_info: None,
                 progress_token: None,
                 session: None,
+                before: false,
                 requested_ttl: None,
             }),
         },
