@@ -1,5 +1,5 @@
 //! What the transport tests share: an inner rmcp server, task tools, and clients that speak raw JSON.
-#![allow(dead_code, clippy::unwrap_used, missing_docs)]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, missing_docs)]
 
 pub mod http;
 pub mod pipe;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use rmcp::{
     ServerHandler,
     handler::server::wrapper::Parameters,
-    model::{ServerCapabilities, ServerInfo},
+    model::{ServerCapabilities, ServerConfig},
     schemars, tool, tool_handler, tool_router,
 };
 use serde_json::{Value, json};
@@ -39,8 +39,8 @@ impl Greeter {
 
 #[tool_handler]
 impl ServerHandler for Greeter {
-    fn get_info(&self) -> ServerInfo {
-        ServerInfo::new(ServerCapabilities::builder().enable_tools().build())
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
     }
 }
 
