@@ -50,18 +50,24 @@ async fn user(served: &Served, token: &str) -> Client {
 #[tokio::test]
 async fn http_without_an_owner_rule_is_a_build_error() {
     let tasks = tools::all(&Gates::default()).build().unwrap();
-    let error = tasks.streamable_http(|| Ok(Greeter), StreamableHttpServerConfig::default()).unwrap_err();
-    assert!(error.to_string().contains(".owner(") && error.to_string().contains(".bearer_ids()"), "{error}");
+    let error = tasks
+        .streamable_http(|| Ok(Greeter), StreamableHttpServerConfig::default())
+        .unwrap_err();
+    assert!(
+        error.to_string().contains(".owner(") && error.to_string().contains(".bearer_ids()"),
+        "{error}"
+    );
 }
 
 // F-01: a duplicate of a tool the inner server is known to have.
 #[tokio::test]
 async fn a_task_tool_with_an_inner_tools_name_is_refused() {
-    let tool = mcp_tasks::TaskTool::new("greet").run(async |_: mcp_tasks::TaskContext, _: Value| {
-        Ok::<_, mcp_tasks::TaskError>("x")
-    });
+    let tool = mcp_tasks::TaskTool::new("greet")
+        .run(async |_: mcp_tasks::TaskContext, _: Value| Ok::<_, mcp_tasks::TaskError>("x"));
     let tasks = Tasks::builder().tool(tool).bearer_ids().build().unwrap();
-    let error = tasks.streamable_http(|| Ok(Greeter), StreamableHttpServerConfig::default()).unwrap_err();
+    let error = tasks
+        .streamable_http(|| Ok(Greeter), StreamableHttpServerConfig::default())
+        .unwrap_err();
     assert!(error.to_string().contains("\"greet\""), "{error}");
 }
 
@@ -70,10 +76,18 @@ async fn a_task_tool_with_an_inner_tools_name_is_refused() {
 async fn list_is_offered_only_to_known_owners() {
     let (served, _gates, _tasks) = owned().await;
     let mut ada = Client::with_token(&served.url, "ada");
-    assert!(ada.initialize(G1).await["capabilities"]["tasks"].get("list").is_some());
+    assert!(
+        ada.initialize(G1).await["capabilities"]["tasks"]
+            .get("list")
+            .is_some()
+    );
     let (served, client, _gates) = bearer().await;
     let mut other = Client::new(&served.url);
-    assert!(other.initialize(G1).await["capabilities"]["tasks"].get("list").is_none());
+    assert!(
+        other.initialize(G1).await["capabilities"]["tasks"]
+            .get("list")
+            .is_none()
+    );
     assert_eq!(code(&client.request("tasks/list", json!({})).await), -32601);
 }
 
@@ -88,22 +102,37 @@ async fn what_is_answered_at_once_is_json_and_errors_are_200() {
         ("tasks/result", json!({"taskId": "nope"}), Some(-32602)),
         ("tasks/cancel", json!({}), Some(-32602)),
         ("tasks/update", json!({"taskId": "x"}), Some(-32601)),
-        ("tools/call", json!({"name": "held", "arguments": {}}), Some(-32601)),
-        ("tools/call", json!({"name": "echo", "arguments": {"text": "hi"}}), None),
+        (
+            "tools/call",
+            json!({"name": "held", "arguments": {}}),
+            Some(-32601),
+        ),
+        (
+            "tools/call",
+            json!({"name": "echo", "arguments": {"text": "hi"}}),
+            None,
+        ),
     ] {
         let message = json!({"jsonrpc": "2.0", "id": 0, "method": method, "params": params});
         let answer = client.post(&message).await;
         assert_eq!(answer.status, 200, "{method}: {answer:?}");
-        assert_eq!(answer.headers["content-type"], "application/json", "{method}");
+        assert_eq!(
+            answer.headers["content-type"], "application/json",
+            "{method}"
+        );
         let answer = answer.json();
         assert_eq!(answer["id"], 0);
         assert_eq!(answer["error"]["code"].as_i64(), expected, "{method}");
     }
     gates.go.add_permits(1);
-    let mut events = client.open("tasks/result", json!({"taskId": task["taskId"]})).await;
+    let mut events = client
+        .open("tasks/result", json!({"taskId": task["taskId"]}))
+        .await;
     assert_eq!(text(&events.response().await["result"]), "held {}");
     // Terminal now: one JSON body.
-    let again = client.open("tasks/result", json!({"taskId": task["taskId"]})).await;
+    let again = client
+        .open("tasks/result", json!({"taskId": task["taskId"]}))
+        .await;
     assert_eq!(again.content_type, "application/json");
 }
 
@@ -122,10 +151,16 @@ async fn questions_come_on_the_waiting_result() {
     client.reply(&second, json!({"action": "cancel"})).await;
     let sampled = events.method("sampling/createMessage").await;
     client
-        .reply(&sampled, json!({"model": "m", "role": "assistant", "content": {"type": "text", "text": "s"}}))
+        .reply(
+            &sampled,
+            json!({"model": "m", "role": "assistant", "content": {"type": "text", "text": "s"}}),
+        )
         .await;
     let result = events.response().await;
-    assert!(text(&result["result"]).starts_with("accept Ada; cancel; "), "{result}");
+    assert!(
+        text(&result["result"]).starts_with("accept Ada; cancel; "),
+        "{result}"
+    );
     assert!(events.next().await.is_none());
     assert_eq!(events.last_event_id, None);
 }
@@ -137,10 +172,20 @@ async fn tasks_belong_to_their_owner_not_to_a_session() {
     let (ada, bob) = (user(&served, "ada").await, user(&served, "bob").await);
     let id = ada.create("held", json!({})).await["taskId"].clone();
     let ada_again = user(&served, "ada").await;
-    assert_eq!(ada_again.request("tasks/get", json!({"taskId": id})).await["result"]["status"], "working");
+    assert_eq!(
+        ada_again.request("tasks/get", json!({"taskId": id})).await["result"]["status"],
+        "working"
+    );
     let unknown = |method: &'static str| {
         let bob = &bob;
-        async move { bob.request(method, json!({"taskId": "0d9f0f2e-6f5e-4d06-9a80-4a4d6d2f7a11"})).await["error"].clone() }
+        async move {
+            bob.request(
+                method,
+                json!({"taskId": "0d9f0f2e-6f5e-4d06-9a80-4a4d6d2f7a11"}),
+            )
+            .await["error"]
+                .clone()
+        }
     };
     for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
         let foreign = bob.request(method, json!({"taskId": id})).await;
@@ -152,11 +197,24 @@ async fn tasks_belong_to_their_owner_not_to_a_session() {
     // A session is its owner's too.
     let mut thief = Client::with_token(&served.url, "bob");
     thief.session = ada.session.clone();
-    assert_eq!(thief.post(&json!({"jsonrpc":"2.0","id":1,"method":"tasks/list"})).await.status, 404);
+    assert_eq!(
+        thief
+            .post(&json!({"jsonrpc":"2.0","id":1,"method":"tasks/list"}))
+            .await
+            .status,
+        404
+    );
     assert_eq!(thief.delete().await.status, 404);
     let nobody = Client::new(&served.url);
-    let answer = nobody.post(&json!({"jsonrpc":"2.0","id":1,"method":"initialize","params":support::initialize(G1)})).await;
-    assert_eq!((answer.status, answer.headers["www-authenticate"].as_str()), (401, "Bearer"));
+    let answer = nobody
+        .post(
+            &json!({"jsonrpc":"2.0","id":1,"method":"initialize","params":support::initialize(G1)}),
+        )
+        .await;
+    assert_eq!(
+        (answer.status, answer.headers["www-authenticate"].as_str()),
+        (401, "Bearer")
+    );
     gates.go.add_permits(1);
     let mut events = ada_again.open("tasks/result", json!({"taskId": id})).await;
     assert_eq!(text(&events.response().await["result"]), "held {}");
@@ -169,7 +227,10 @@ async fn a_bearer_task_is_whoevers_who_holds_its_id() {
     let id = client.create("held", json!({})).await["taskId"].clone();
     let mut other = Client::new(&served.url);
     other.initialize(G1).await;
-    assert_eq!(other.request("tasks/cancel", json!({"taskId": id})).await["result"]["status"], "cancelled");
+    assert_eq!(
+        other.request("tasks/cancel", json!({"taskId": id})).await["result"]["status"],
+        "cancelled"
+    );
 }
 
 // DELETE ends the session but not its owner's tasks; an unknown session is 404, none is 400.
@@ -180,7 +241,10 @@ async fn delete_ends_the_session_and_leaves_the_tasks() {
     let id = ada.create("held", json!({})).await["taskId"].clone();
     let mut stream = ada.listen().await;
     assert_eq!(ada.delete().await.status, 202);
-    assert!(stream.next().await.is_none(), "the general stream ends with its session");
+    assert!(
+        stream.next().await.is_none(),
+        "the general stream ends with its session"
+    );
     let get = json!({"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"taskId": id}});
     assert_eq!(ada.post(&get).await.status, 404);
     let again = user(&served, "ada").await;
@@ -197,7 +261,13 @@ async fn delete_ends_the_session_and_leaves_the_tasks() {
 async fn a_session_is_found_again_by_another_process_on_the_same_store() {
     let store = MemoryStore::new();
     let gates = Gates::default();
-    let replica = || tools::all(&gates).store(store.clone()).owner(bearer_token).build().unwrap();
+    let replica = || {
+        tools::all(&gates)
+            .store(store.clone())
+            .owner(bearer_token)
+            .build()
+            .unwrap()
+    };
     let (first, second) = (replica(), replica());
     let served = Served::start(&first, Greeter).await;
     let ada = user(&served, "ada").await;
@@ -205,8 +275,16 @@ async fn a_session_is_found_again_by_another_process_on_the_same_store() {
     let other = Served::start(&second, Greeter).await;
     let mut moved = Client::with_token(&other.url, "ada");
     moved.session = ada.session.clone();
-    assert_eq!(moved.request("tasks/get", json!({"taskId": id})).await["result"]["status"], "working");
-    let greeted = moved.request("tools/call", json!({"name": "greet", "arguments": {"name": "Ada"}})).await;
+    assert_eq!(
+        moved.request("tasks/get", json!({"taskId": id})).await["result"]["status"],
+        "working"
+    );
+    let greeted = moved
+        .request(
+            "tools/call",
+            json!({"name": "greet", "arguments": {"name": "Ada"}}),
+        )
+        .await;
     assert_eq!(text(&greeted["result"]), "Hello, Ada!");
     // What it declared is known too: the replica may ask it.
     let asked = moved.create("ask", json!({})).await["taskId"].clone();
@@ -217,7 +295,13 @@ async fn a_session_is_found_again_by_another_process_on_the_same_store() {
     assert_eq!(text(&events.response().await["result"]), "accept Ada");
     let mut thief = Client::with_token(&other.url, "bob");
     thief.session = ada.session.clone();
-    assert_eq!(thief.post(&json!({"jsonrpc":"2.0","id":1,"method":"ping"})).await.status, 404);
+    assert_eq!(
+        thief
+            .post(&json!({"jsonrpc":"2.0","id":1,"method":"ping"}))
+            .await
+            .status,
+        404
+    );
 }
 
 // Statuses of wire.md 5, also for what we answer ourselves.
@@ -229,8 +313,16 @@ async fn statuses_for_wrong_requests() {
         ("{\"jsonrpc\":\"2.0\",\"id\":1,", 400, Some(-32700)),
         ("nonsense", 400, Some(-32700)),
         ("[]", 400, Some(-32600)),
-        ("{\"jsonrpc\":\"1.0\",\"id\":1,\"method\":\"tasks/get\"}", 400, Some(-32600)),
-        ("{\"jsonrpc\":\"2.0\",\"id\":\"mcp-tasks/a/b/c\",\"result\":{}}", 202, None),
+        (
+            "{\"jsonrpc\":\"1.0\",\"id\":1,\"method\":\"tasks/get\"}",
+            400,
+            Some(-32600),
+        ),
+        (
+            "{\"jsonrpc\":\"2.0\",\"id\":\"mcp-tasks/a/b/c\",\"result\":{}}",
+            202,
+            None,
+        ),
         ("{\"jsonrpc\":\"2.0\",\"id\":987,\"result\":{}}", 202, None),
     ] {
         let answer = client.post_raw(body).await;
@@ -238,7 +330,11 @@ async fn statuses_for_wrong_requests() {
         match error {
             Some(error) => {
                 assert_eq!(code(&answer.json()), error, "{body}");
-                assert_eq!(answer.json().get("id").is_none(), error == -32700 || body == "[]", "{body}");
+                assert_eq!(
+                    answer.json().get("id").is_none(),
+                    error == -32700 || body == "[]",
+                    "{body}"
+                );
             }
             None => assert_eq!(answer.body, "", "{body}"),
         }
@@ -246,21 +342,40 @@ async fn statuses_for_wrong_requests() {
     let invalid = client.post_raw(vec![b'"', 0xff, b'"']).await;
     assert_eq!((invalid.status, code(&invalid.json())), (400, -32700));
     let send = |change: &dyn Fn(reqwest::RequestBuilder) -> reqwest::RequestBuilder| {
-        let request = client.http.post(&served.url).header("mcp-session-id", client.session.clone().unwrap());
+        let request = client
+            .http
+            .post(&served.url)
+            .header("mcp-session-id", client.session.clone().unwrap());
         change(request).body(get.to_string()).send()
     };
     let both = "application/json, text/event-stream";
-    let response = send(&|r| r.header("accept", "application/json").header("content-type", "application/json"));
+    let response = send(&|r| {
+        r.header("accept", "application/json")
+            .header("content-type", "application/json")
+    });
     assert_eq!(response.await.unwrap().status(), 406);
-    let response = send(&|r| r.header("accept", both).header("content-type", "text/plain"));
+    let response = send(&|r| {
+        r.header("accept", both)
+            .header("content-type", "text/plain")
+    });
     assert_eq!(response.await.unwrap().status(), 415);
-    let json_type = |r: reqwest::RequestBuilder| r.header("accept", both).header("content-type", "application/json");
-    let response = send(&|r| json_type(r).header("mcp-protocol-version", "2019-01-01")).await.unwrap();
+    let json_type = |r: reqwest::RequestBuilder| {
+        r.header("accept", both)
+            .header("content-type", "application/json")
+    };
+    let response = send(&|r| json_type(r).header("mcp-protocol-version", "2019-01-01"))
+        .await
+        .unwrap();
     assert_eq!(response.status(), 400);
-    let response = send(&|r| json_type(r).header("mcp-protocol-version", G1)).await.unwrap();
+    let response = send(&|r| json_type(r).header("mcp-protocol-version", G1))
+        .await
+        .unwrap();
     assert_eq!(response.status(), 200);
     // The connection and the session are still good.
-    assert_eq!(code(&client.request("tasks/get", json!({"taskId": "x"})).await), -32602);
+    assert_eq!(
+        code(&client.request("tasks/get", json!({"taskId": "x"})).await),
+        -32602
+    );
 }
 
 #[tokio::test]
@@ -276,27 +391,51 @@ async fn a_body_above_the_limit_is_413_however_it_comes() {
     let declared = client.post(&large).await;
     assert_eq!(declared.status, 413);
     assert!(declared.body.contains("10000"), "{declared:?}");
-    let pieces: Vec<Result<bytes::Bytes, std::io::Error>> =
-        large.to_string().into_bytes().chunks(1000).map(|chunk| Ok(chunk.to_vec().into())).collect();
-    let chunked = client.post_raw(reqwest::Body::wrap_stream(futures_util::stream::iter(pieces))).await;
+    let pieces: Vec<Result<bytes::Bytes, std::io::Error>> = large
+        .to_string()
+        .into_bytes()
+        .chunks(1000)
+        .map(|chunk| Ok(chunk.to_vec().into()))
+        .collect();
+    let chunked = client
+        .post_raw(reqwest::Body::wrap_stream(futures_util::stream::iter(
+            pieces,
+        )))
+        .await;
     assert_eq!(chunked.status, 413);
     assert_eq!(gates.runs.load(Ordering::SeqCst), 0);
-    assert_eq!(client.create("echo", json!({"text": "small"})).await["status"], "working");
+    assert_eq!(
+        client.create("echo", json!({"text": "small"})).await["status"],
+        "working"
+    );
 }
 
 // Host and Origin: on every method, also for what we answer ourselves.
 #[tokio::test]
 async fn foreign_hosts_and_origins_are_refused_on_every_method() {
     let (served, client, _gates) = bearer().await;
-    let get = json!({"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"taskId": "x"}}).to_string();
-    for method in [reqwest::Method::POST, reqwest::Method::GET, reqwest::Method::DELETE] {
-        for (header, value) in [("host", "evil.example"), ("origin", "http://evil.example"), ("origin", "null")] {
+    let get = json!({"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"taskId": "x"}})
+        .to_string();
+    for method in [
+        reqwest::Method::POST,
+        reqwest::Method::GET,
+        reqwest::Method::DELETE,
+    ] {
+        for (header, value) in [
+            ("host", "evil.example"),
+            ("origin", "http://evil.example"),
+            ("origin", "null"),
+        ] {
             let request = client
                 .request_builder(method.clone())
                 .header("content-type", "application/json")
                 .header(header, value)
                 .body(get.clone());
-            assert_eq!(request.send().await.unwrap().status(), 403, "{method} {header}: {value}");
+            assert_eq!(
+                request.send().await.unwrap().status(),
+                403,
+                "{method} {header}: {value}"
+            );
         }
     }
     let local = client
@@ -311,7 +450,10 @@ async fn foreign_hosts_and_origins_are_refused_on_every_method() {
     let strict = Served::service(tasks.streamable_http(|| Ok(Greeter), config).unwrap()).await;
     let mut client = Client::new(&strict.url);
     client.initialize(G1).await;
-    let refused = client.request_builder(reqwest::Method::POST).header("origin", "http://localhost:6274").send();
+    let refused = client
+        .request_builder(reqwest::Method::POST)
+        .header("origin", "http://localhost:6274")
+        .send();
     assert_eq!(refused.await.unwrap().status(), 403);
     drop(served);
 }
@@ -345,7 +487,12 @@ async fn a_shimmed_call_can_be_rejoined() {
 async fn a_rejoined_call_is_its_sessions_only() {
     let (served, gates, _tasks) = owned().await;
     let (ada, bob) = (user(&served, "ada").await, user(&served, "bob").await);
-    let mut events = ada.open("tools/call", json!({"name": "ask_optional", "arguments": {}})).await;
+    let mut events = ada
+        .open(
+            "tools/call",
+            json!({"name": "ask_optional", "arguments": {}}),
+        )
+        .await;
     events.method("elicitation/create").await;
     let last = events.last_event_id.clone().unwrap();
     drop(events);
@@ -370,11 +517,15 @@ async fn a_shimmed_call_is_cancelled_by_notification_only() {
         .body(message.to_string());
     let pending = tokio::spawn(async move { request.send().await.unwrap().text().await.unwrap() });
     gates.wait_started().await;
-    let cancelled = json!({"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"call-1"}});
+    let cancelled =
+        json!({"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"call-1"}});
     assert_eq!(client.post(&cancelled).await.status, 202);
     gates.wait_cancelled().await;
     let body = pending.await.unwrap();
-    assert!(!body.contains("\"result\"") && !body.contains("\"error\""), "{body}");
+    assert!(
+        !body.contains("\"result\"") && !body.contains("\"error\""),
+        "{body}"
+    );
 }
 
 // wire.md 5: dropping the stream of tasks/result is leaving, no more.
@@ -387,9 +538,21 @@ async fn a_dropped_result_stream_leaves_the_task_alone() {
         assert_eq!(events.status, 200);
         drop(events);
     }
-    assert_eq!(client.request("tasks/get", json!({"taskId": id})).await["result"]["status"], "working");
+    assert_eq!(
+        client.request("tasks/get", json!({"taskId": id})).await["result"]["status"],
+        "working"
+    );
     gates.go.add_permits(1);
-    assert_eq!(text(&client.open("tasks/result", json!({"taskId": id})).await.response().await["result"]), "held {}");
+    assert_eq!(
+        text(
+            &client
+                .open("tasks/result", json!({"taskId": id}))
+                .await
+                .response()
+                .await["result"]
+        ),
+        "held {}"
+    );
 }
 
 // B-kind: the body does not end with the request that created it.
@@ -406,7 +569,9 @@ async fn the_body_outlives_the_request_that_created_it() {
         body.len()
     );
     let mut socket = tokio::net::TcpStream::connect(served.addr).await.unwrap();
-    tokio::io::AsyncWriteExt::write_all(&mut socket, request.as_bytes()).await.unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut socket, request.as_bytes())
+        .await
+        .unwrap();
     drop(socket);
     gates.wait_started().await;
     gates.go.add_permits(1);
@@ -422,12 +587,16 @@ async fn notifications_go_to_one_session() {
     let (served, _gates, _tasks) = owned().await;
     let (ada, bob) = (user(&served, "ada").await, user(&served, "bob").await);
     let (mut to_ada, mut to_bob) = (ada.listen().await, bob.listen().await);
-    let params = json!({"name": "chatty", "arguments": {}, "task": {}, "_meta": {"progressToken": "t"}});
+    let params =
+        json!({"name": "chatty", "arguments": {}, "task": {}, "_meta": {"progressToken": "t"}});
     let id = ada.request("tools/call", params).await["result"]["task"]["taskId"].clone();
     let progress = to_ada.method("notifications/progress").await;
     assert_eq!(progress["params"]["progressToken"], "t");
     let status = to_ada.method("notifications/tasks/status").await;
-    assert_eq!((&status["params"]["taskId"], &status["params"]["status"]), (&id, &json!("completed")));
+    assert_eq!(
+        (&status["params"]["taskId"], &status["params"]["status"]),
+        (&id, &json!("completed"))
+    );
     let own = bob.create("echo", json!({"text": "x"})).await["taskId"].clone();
     // The first thing bob hears of is his own.
     let first = to_bob.method("notifications/tasks/status").await;
@@ -472,10 +641,24 @@ async fn the_layer_goes_in_front_of_any_service() {
     let served = Served::service(tower_layer::Layer::layer(&layer, inner)).await;
     let mut client = Client::new(&served.url);
     assert!(client.initialize(G1).await["capabilities"]["tasks"].is_object());
-    assert!(client.request("tools/list", json!({})).await.to_string().contains("\"taskSupport\":\"required\""));
+    assert!(
+        client
+            .request("tools/list", json!({}))
+            .await
+            .to_string()
+            .contains("\"taskSupport\":\"required\"")
+    );
     let id = client.create("echo", json!({"text": "hi"})).await["taskId"].clone();
-    assert_eq!(text(&client.request("tasks/result", json!({"taskId": id})).await["result"]), "hi");
-    let greeted = client.request("tools/call", json!({"name": "greet", "arguments": {"name": "Ada"}})).await;
+    assert_eq!(
+        text(&client.request("tasks/result", json!({"taskId": id})).await["result"]),
+        "hi"
+    );
+    let greeted = client
+        .request(
+            "tools/call",
+            json!({"name": "greet", "arguments": {"name": "Ada"}}),
+        )
+        .await;
     assert_eq!(text(&greeted["result"]), "Hello, Ada!");
     assert_eq!(client.delete().await.status, 202);
 }
@@ -499,13 +682,28 @@ async fn a_stateless_inner_server_has_tasks_by_id() {
             .body(message.to_string())
             .send()
     };
-    let created = send("tools/call", json!({"name": "held", "arguments": {}, "task": {}})).await.unwrap();
+    let created = send(
+        "tools/call",
+        json!({"name": "held", "arguments": {}, "task": {}}),
+    )
+    .await
+    .unwrap();
     let created: Value = serde_json::from_str(&created.text().await.unwrap()).unwrap();
     let id = created["result"]["task"]["taskId"].clone();
-    let got = send("tasks/get", json!({"taskId": id})).await.unwrap().text().await.unwrap();
+    let got = send("tasks/get", json!({"taskId": id}))
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap();
     assert!(got.contains("\"working\""), "{got}");
     gates.go.add_permits(1);
-    let result = send("tasks/result", json!({"taskId": id})).await.unwrap().text().await.unwrap();
+    let result = send("tasks/result", json!({"taskId": id}))
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap();
     assert!(result.contains("held {}"), "{result}");
     assert_eq!(client.get().await.status, 405);
 }
@@ -524,9 +722,29 @@ async fn shutdown_answers_the_waiting_and_refuses_the_new() {
     tasks.shutdown(std::time::Duration::ZERO).await;
     let answer = events.response().await;
     assert_eq!(code(&answer), -32603);
-    assert!(answer["error"]["message"].as_str().unwrap().contains("shutting down"), "{answer}");
-    let refused = client.request("tools/call", json!({"name": "held", "arguments": {}, "task": {}})).await;
-    assert!(refused["error"]["message"].as_str().unwrap().contains("shutting down"), "{refused}");
+    assert!(
+        answer["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("shutting down"),
+        "{answer}"
+    );
+    let refused = client
+        .request(
+            "tools/call",
+            json!({"name": "held", "arguments": {}, "task": {}}),
+        )
+        .await;
+    assert!(
+        refused["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("shutting down"),
+        "{refused}"
+    );
     // Reads go on, and the task waits for the next worker.
-    assert_eq!(client.request("tasks/get", json!({"taskId": id})).await["result"]["status"], "working");
+    assert_eq!(
+        client.request("tasks/get", json!({"taskId": id})).await["result"]["status"],
+        "working"
+    );
 }

@@ -942,7 +942,7 @@ async fn nothing_that_comes_in_breaks_the_connection() {
         (b"{\"jsonrpc\":\"2.0\",\"id\":906}".to_vec(), Some(-32600)),
         (nested.into_bytes(), Some(-32602)),
         (format!(r#"{{"jsonrpc":"2.0","id":901,"method":"tasks/get","params":{{"taskId":"{long}"}}}}"#).into_bytes(), Some(-32602)),
-        (format!(r#"{{"jsonrpc":"2.0","id":902,"method":"tools/call","params":{{"name":"echo","arguments":{{"text":"{long}"}},"task":{{}}}}}}"#).into_bytes(), Some(-32000)),
+        (format!(r#"{{"jsonrpc":"2.0","id":902,"method":"tools/call","params":{{"name":"echo","arguments":{{"text":"{long}"}},"task":{{}}}}}}"#).into_bytes(), Some(-32602)),
         // Answers to questions nobody asked.
         (b"{\"jsonrpc\":\"2.0\",\"id\":\"mcp-tasks/x/y/z\",\"result\":{}}".to_vec(), None),
         (b"{\"jsonrpc\":\"2.0\",\"id\":\"mcp-tasks/x\",\"result\":{}}".to_vec(), None),

@@ -142,7 +142,7 @@ fn check_arguments(inner: &Inner, tool: &ToolEntry, call: &Call) -> Result<RawJs
     let limit = inner.engine.limits.arguments;
     if arguments.get().len() > limit {
         let size = arguments.get().len();
-        return Err(CreateError::Limit(format!(
+        return Err(CreateError::Arguments(format!(
             "arguments: {size} bytes exceed the limit of {limit} bytes"
         )));
     }
