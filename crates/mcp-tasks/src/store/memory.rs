@@ -193,7 +193,10 @@ impl Inner {
         {
             entry.running.remove(id);
         }
-        if let Some((worker, id)) = after {
+        // Not `after`, which another write may have overtaken: under the lock the newest has the last word.
+        let id = before.or(after).map(|(_, id)| id);
+        let present = id.and_then(|id| self.visible(id.as_str(), &Access::System));
+        if let Some((worker, id)) = runs(present.as_deref()) {
             workers
                 .entry(worker.clone())
                 .or_default()
@@ -219,6 +222,33 @@ impl MemoryStore {
     /// How many records are kept.
     pub fn len(&self) -> usize {
         self.0.records.len()
+    }
+
+    /// How many entries all indexes together have: none when no record is kept.
+    #[doc(hidden)]
+    pub fn index_entries(&self) -> usize {
+        let inner = &*self.0;
+        let owners = |shard: &Mutex<OwnerShard>| {
+            let shard = lock(shard);
+            shard.counts.len()
+                + shard
+                    .lists
+                    .values()
+                    .map(|list| 1 + list.len())
+                    .sum::<usize>()
+        };
+        let running: usize = lock(&inner.workers)
+            .values()
+            .map(|entry| entry.running.len())
+            .sum();
+        inner.owners.iter().map(owners).sum::<usize>()
+            + inner
+                .expiry
+                .iter()
+                .map(|shard| lock(shard).len())
+                .sum::<usize>()
+            + lock(&inner.external).len()
+            + running
     }
 
     /// Whether no record is kept.
@@ -321,26 +351,33 @@ impl TaskStore for MemoryStore {
         let Owner::Principal(name) = owner else {
             return Ok(Vec::new());
         };
-        let ids: Vec<TaskId> = {
-            let shard = self.0.owner_shard(name);
-            let Some(list) = shard.lists.get(name) else {
-                return Ok(Vec::new());
-            };
-            let end = match after {
-                Some(key) => Bound::Excluded((key.created_at, key.id.clone())),
-                None => Bound::Unbounded,
-            };
-            list.range((Bound::Unbounded, end))
-                .rev()
-                .take(limit)
-                .map(|(_, id)| id.clone())
-                .collect()
-        };
         let access = Access::Owner(owner.clone());
-        Ok(ids
-            .iter()
-            .filter_map(|id| self.0.visible(id.as_str(), &access))
-            .collect())
+        let mut found = Vec::new();
+        let mut after = after.map(|key| (key.created_at, key.id.clone()));
+        // Again while there are more: what is being removed is in the index and not visible any more.
+        while found.len() < limit {
+            let keys: Vec<(Timestamp, TaskId)> = {
+                let shard = self.0.owner_shard(name);
+                let Some(list) = shard.lists.get(name) else {
+                    break;
+                };
+                let end = after.take().map_or(Bound::Unbounded, Bound::Excluded);
+                list.range((Bound::Unbounded, end))
+                    .rev()
+                    .take(limit - found.len())
+                    .cloned()
+                    .collect()
+            };
+            let Some(last) = keys.last().cloned() else {
+                break;
+            };
+            after = Some(last);
+            found.extend(
+                keys.iter()
+                    .filter_map(|(_, id)| self.0.visible(id.as_str(), &access)),
+            );
+        }
+        Ok(found)
     }
 
     async fn remove(&self, id: &str, access: &Access) -> Result<bool, StoreError> {
