@@ -369,3 +369,7 @@ impl Drop for Watch {
         self.hub.watches.fetch_sub(1, Ordering::AcqRel);
     }
 }
+
+#[cfg(test)]
+#[path = "hub_tests.rs"]
+mod tests;

@@ -516,3 +516,98 @@ impl TaskStore for MemoryStore {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::{Change, Generation, NewTask, Origin, RawJson};
+
+    const QUOTA: Quota = Quota {
+        total: 10,
+        per_key: 10,
+    };
+
+    fn record(worker: Option<WorkerId>, at: u64) -> Arc<TaskRecord> {
+        let origin = Origin {
+            tool: "t".into(),
+            arguments: RawJson::from_text("{}").unwrap(),
+            meta: None,
+            generation: Generation::V2025_11_25,
+            capabilities: None,
+            client_info: None,
+            progress_token: None,
+            session: None,
+            before: false,
+            requested_ttl: None,
+        };
+        let new = NewTask {
+            id: TaskId::random(),
+            owner: Owner::principal("alice"),
+            quota_key: None,
+            hidden: false,
+            ttl_ms: None,
+            poll_interval_ms: 1000,
+            status_message: None,
+            worker,
+            external_id: None,
+            immediate_response: None,
+            origin: Arc::new(origin),
+        };
+        Arc::new(TaskRecord::create(new, Timestamp::from_millis(at)))
+    }
+
+    #[tokio::test]
+    async fn what_is_half_removed_does_not_end_a_list() {
+        let store = MemoryStore::new();
+        let records: Vec<_> = (0..4).map(|at| record(None, at)).collect();
+        for record in &records {
+            store.insert(record.clone(), QUOTA).await.unwrap();
+        }
+        // In the middle of being removed: gone, and still in the index.
+        for gone in [&records[3], &records[2]] {
+            store.0.records.pin().remove(&gone.id);
+        }
+        let page = store
+            .list(&Owner::principal("alice"), None, 2)
+            .await
+            .unwrap();
+        assert_eq!(page, [records[1].clone(), records[0].clone()]);
+    }
+
+    #[tokio::test]
+    async fn of_racing_writes_the_newest_decides_who_runs_the_task() {
+        let store = MemoryStore::new();
+        let (old, new) = (WorkerId::random(), WorkerId::random());
+        let first = record(Some(old.clone()), 0);
+        let step = |record: &TaskRecord, change| {
+            Arc::new(record.apply(change, record.updated_at, None).unwrap())
+        };
+        let second = step(&first, Change::TakeOver { worker: new });
+        let third = step(&second, Change::Cancel { message: None });
+        store.insert(first.clone(), QUOTA).await.unwrap();
+        for next in [&second, &third] {
+            let before = next.revision - 1;
+            let swap = store
+                .replace(next.clone(), before, &Access::System)
+                .await
+                .unwrap();
+            assert_eq!(swap, Swap::Done);
+        }
+        // The take-over gets to its index only now.
+        store.0.index_worker(Some(&first), Some(&second));
+        let now = Timestamp::from_millis(u64::MAX);
+        let entries = || {
+            lock(&store.0.workers)
+                .values()
+                .map(|entry| entry.running.len())
+                .sum::<usize>()
+        };
+        assert_eq!(entries(), 0);
+        assert!(store.orphans(now, 10).await.unwrap().is_empty());
+        store
+            .remove(first.id.as_str(), &Access::System)
+            .await
+            .unwrap();
+        assert_eq!(store.index_entries(), 0);
+    }
+}

@@ -6,14 +6,14 @@ use mcp_tasks::{
     CreateContext, InputError, Json, Limits, Question, Runtime, TaskError, TaskHandle, TaskOptions,
     TaskTool,
     store::{MemoryStore, TaskStore},
-    task::{Clock, Phase, TaskId},
+    task::{Clock, Phase, TaskId, TaskRecord},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::support::{
-    accept, asked, by_alice, call, ended, error, result, runtime_on, soon, text, until,
+    TestStore, accept, asked, by_alice, call, ended, error, result, runtime_on, soon, text, until,
 };
 
 /// A handle of another process reads the system's clock, so here the runtime does too.
@@ -164,33 +164,44 @@ async fn a_handle_asks_and_gets_the_answer() {
 // F-05: two processes ask at the same moment, and each gets the answer to its own question
 #[tokio::test]
 async fn handles_that_ask_at_once_do_not_take_each_others_answers() {
-    let (runtime, store) = here();
+    let store = TestStore::default();
+    let tool = TaskTool::new("job")
+        .create(async |cx: CreateContext, _: Value| cx.create_task(TaskOptions::new()).await);
+    let shared: Arc<dyn TaskStore> = Arc::new(store.clone());
+    let runtime = runtime_on(shared.clone(), Limits::default(), &Clock::system(), [tool]);
     let record = runtime.create(call("job")).await.unwrap();
-    let (one, two) = (
-        elsewhere(&store, &record.id).await,
-        elsewhere(&store, &record.id).await,
-    );
-    let (first, second, ()) = tokio::join!(
-        soon(one.elicit::<Pick>("One?")),
-        soon(two.elicit::<Pick>("Two?")),
-        async {
-            let both = |record: &mcp_tasks::task::TaskRecord| record.open_inputs().count() == 2;
-            let open = until(&store, &record.id, both).await;
-            for input in open.open_inputs() {
-                let params: Value = input.question.params.parse().unwrap();
-                let n = if params["message"] == "One?" { 1 } else { 2 };
-                let answer = accept(&format!(r#"{{"n":{n}}}"#));
-                assert!(
-                    runtime
-                        .answer(&record.id, &by_alice(), &input.key, answer)
-                        .await
-                        .unwrap()
-                );
-            }
-        }
-    );
-    assert_eq!(first.unwrap().accepted().unwrap().n, 1);
-    assert_eq!(second.unwrap().accepted().unwrap().n, 2);
+    store.faults.asking.close();
+    let mut asking = Vec::new();
+    for message in ["One?", "Two?"] {
+        let handle = TaskHandle::attach(shared.clone(), record.id.as_str())
+            .await
+            .unwrap()
+            .unwrap();
+        asking.push(tokio::spawn(
+            async move { handle.elicit::<Pick>(message).await },
+        ));
+        store.faults.asking.reached().await;
+    }
+    store.faults.asking.open();
+    let both = |record: &TaskRecord| record.open_inputs().count() == 2;
+    let open = until(&store, &record.id, both).await;
+    for input in open.open_inputs() {
+        let params: Value = input.question.params.parse().unwrap();
+        let n = if params["message"] == "One?" { 1 } else { 2 };
+        let answer = accept(&format!(r#"{{"n":{n}}}"#));
+        assert!(
+            runtime
+                .answer(&record.id, &by_alice(), &input.key, answer)
+                .await
+                .unwrap()
+        );
+    }
+    for (n, asking) in (1..).zip(asking) {
+        assert_eq!(
+            soon(asking).await.unwrap().unwrap().accepted().unwrap().n,
+            n
+        );
+    }
 }
 
 // F-05: under a key of its own a question is one, whoever asks it

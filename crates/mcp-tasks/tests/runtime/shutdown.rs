@@ -117,6 +117,8 @@ async fn a_released_lease_stays_released() {
         async move { runtime.shutdown(Duration::ZERO).await }
     });
     dropped.reaches(1).await;
+    // Everything else that shutting down does has been done by then.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     store.faults.heartbeat.open();
     soon(down).await.unwrap();
     let left = store.orphans(clock.now(), 10).await.unwrap();
