@@ -15,7 +15,7 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::support::{
     Dropped, TestStore, accept, asked, by_alice, call, clock, ended, forever, idle, quick, runtime,
-    runtime_on, soon, text,
+    runtime_on, soon, text, within_a_minute,
 };
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -297,7 +297,7 @@ async fn finish_and_cancel_at_once_end_in_one_state() {
             })
         };
         go.notify_one();
-        let answer = soon(cancel).await.unwrap();
+        let answer = within_a_minute(cancel).await.unwrap();
         let record = runtime.get(&id, &by_alice(), None).await.unwrap();
         match (answer, record.phase()) {
             (Ok(told), Phase::Cancelled) => {
@@ -312,7 +312,7 @@ async fn finish_and_cancel_at_once_end_in_one_state() {
             other => panic!("{other:?}"),
         }
         for waiter in waiters {
-            assert_eq!(soon(waiter).await.unwrap(), record);
+            assert_eq!(within_a_minute(waiter).await.unwrap(), record);
         }
         assert_eq!(runtime.get(&id, &by_alice(), None).await.unwrap(), record);
     }

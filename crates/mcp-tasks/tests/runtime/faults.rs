@@ -42,11 +42,23 @@ async fn an_outcome_outlasts_a_failing_store() {
 #[tokio::test(start_paused = true)]
 async fn a_write_that_failed_and_was_made_wakes_who_waits() {
     let store = TestStore::default();
-    let runtime = on(&store, [quick("quick")]);
+    let tool = TaskTool::new("slow").run(async |_: TaskContext, _: Value| {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        Ok::<_, TaskError>("done")
+    });
+    let runtime = on(&store, [tool]);
+    // Not even the feed tells of it.
+    store.faults.mute.store(true, Ordering::SeqCst);
     store.faults.writes.store(1, Ordering::SeqCst);
     store.faults.writes_happen.store(true, Ordering::SeqCst);
-    let record = runtime.create(call("quick")).await.unwrap();
+    let record = runtime.create(call("slow")).await.unwrap();
+    let begun = tokio::time::Instant::now();
     assert_eq!(text(&ended(&runtime, &record.id).await), "done");
+    assert!(
+        begun.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        begun.elapsed()
+    );
     idle(&runtime).await;
 }
 

@@ -44,7 +44,7 @@ async fn elsewhere(store: &MemoryStore, id: &TaskId) -> TaskHandle {
 }
 
 // F-05
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_handle_elsewhere_completes_and_wakes_who_waits_here() {
     let (runtime, store) = here();
     let record = runtime.create(call("job")).await.unwrap();
@@ -71,7 +71,7 @@ async fn a_handle_elsewhere_completes_and_wakes_who_waits_here() {
 }
 
 // F-05
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_handle_fails_a_task_in_either_way() {
     let (runtime, store) = here();
     let first = runtime.create(call("job")).await.unwrap();
@@ -89,7 +89,7 @@ async fn a_handle_fails_a_task_in_either_way() {
 }
 
 // F-05
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_task_is_found_by_its_name_outside() {
     let (runtime, store) = here();
     let shared: Arc<dyn TaskStore> = Arc::new(store);
@@ -111,7 +111,7 @@ async fn a_task_is_found_by_its_name_outside() {
 }
 
 // F-05, F-15
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_handle_hears_of_the_end() {
     let (runtime, store) = here();
     let record = runtime.create(call("job")).await.unwrap();
@@ -141,7 +141,7 @@ struct Pick {
 }
 
 // F-05, F-12
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_handle_asks_and_gets_the_answer() {
     let (runtime, store) = here();
     let record = runtime.create(call("job")).await.unwrap();
@@ -162,7 +162,7 @@ async fn a_handle_asks_and_gets_the_answer() {
 }
 
 // F-05: two processes ask at the same moment, and each gets the answer to its own question
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn handles_that_ask_at_once_do_not_take_each_others_answers() {
     let store = TestStore::default();
     let tool = TaskTool::new("job")
@@ -205,7 +205,7 @@ async fn handles_that_ask_at_once_do_not_take_each_others_answers() {
 }
 
 // F-05: under a key of its own a question is one, whoever asks it
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_question_with_a_key_is_asked_once() {
     let (runtime, store) = here();
     let record = runtime.create(call("job")).await.unwrap();

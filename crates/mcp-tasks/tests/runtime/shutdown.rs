@@ -121,6 +121,7 @@ async fn a_released_lease_stays_released() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     store.faults.heartbeat.open();
     soon(down).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
     let left = store.orphans(clock.now(), 10).await.unwrap();
     assert_eq!(
         left.iter().map(|record| &record.id).collect::<Vec<_>>(),

@@ -13,8 +13,8 @@ use mcp_tasks::{
     Limits, Runtime, TaskContext, TaskError, TaskTool,
     runtime::{Call, Observer, ProgressEvent, Requestor},
     store::{
-        Access, ChangeFeed, Document, InsertError, ListKey, MemoryStore, Quota, StoreError, Swap,
-        TaskStore,
+        Access, ChangeFeed, ChangeSender, Document, InsertError, ListKey, MemoryStore, Quota,
+        StoreError, Swap, TaskStore,
     },
     task::{
         Answer, Change, Clock, ErrorObject, Generation, Input, Outcome, Owner, RawJson, State,
@@ -152,6 +152,13 @@ pub(crate) async fn soon<F: Future>(event: F) -> F::Output {
         .expect("it did not happen")
 }
 
+/// The same for a test whose time is not paused.
+pub(crate) async fn within_a_minute<F: Future>(event: F) -> F::Output {
+    tokio::time::timeout(Duration::from_secs(60), event)
+        .await
+        .expect("it did not happen")
+}
+
 /// The record once it is as `what` says.
 pub(crate) async fn until(
     store: &dyn TaskStore,
@@ -274,6 +281,9 @@ pub(crate) struct Faults {
     pub(crate) writes_happen: AtomicBool,
     /// How many more reads fail.
     pub(crate) reads: AtomicUsize,
+    /// The change feed says nothing.
+    pub(crate) mute: AtomicBool,
+    silence: ChangeSender,
     /// Heartbeats fail.
     pub(crate) heartbeats: AtomicBool,
     /// A write of an open question waits here.
@@ -444,6 +454,9 @@ impl TaskStore for TestStore {
     }
 
     fn changes(&self) -> ChangeFeed {
+        if self.faults.mute.load(Ordering::SeqCst) {
+            return self.faults.silence.subscribe();
+        }
         self.memory.changes()
     }
 

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use crate::support::{
     Dropped, alice, by_alice, call, clock, ended, forever, idle, json, quick, run, runtime,
-    runtime_on, soon, text,
+    runtime_on, soon, text, within_a_minute,
 };
 
 /// A tool that goes on when it is told to.
@@ -49,7 +49,7 @@ async fn ten_thousand_waiters_are_all_answered() {
     go.notify_one();
     let mut answered = 0;
     for waiter in waiters {
-        match soon(waiter).await {
+        match within_a_minute(waiter).await {
             Ok(record) => {
                 assert_eq!(text(&record), "done");
                 answered += 1;
