@@ -170,5 +170,5 @@ async fn a_task_that_is_followed_before_it_exists_is_not_taken_for_removed() {
             .await
     );
     assert!(matches!(watch.seen(), Seen::Removed));
-    assert_eq!(*removed.0.lock().unwrap(), [record.id.clone()]);
+    assert!(removed.0.lock().unwrap().iter().eq([&record.id]));
 }

@@ -35,8 +35,8 @@ impl Inner {
                 tokio::spawn(sweep(Arc::downgrade(self)));
                 Ok(())
             })
-            .await
-            .map(|()| ())
+            .await?;
+        Ok(())
     }
 
     async fn heartbeat(&self) -> Result<(), StoreError> {

@@ -162,7 +162,7 @@ async fn expiry_stops_the_work_wakes_the_waiters_and_frees_everything() {
     dropped.reaches(1).await;
     idle(&runtime).await;
     soon(async {
-        while store.len() > 0 {
+        while !store.is_empty() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     })
@@ -396,7 +396,7 @@ async fn a_hundred_thousand_short_tasks_leave_nothing_behind() {
     idle(&runtime).await;
     tokio::time::advance(Duration::from_secs(121)).await;
     soon(async {
-        while store.len() > 0 {
+        while !store.is_empty() {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     })

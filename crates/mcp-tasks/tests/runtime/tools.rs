@@ -82,7 +82,8 @@ async fn a_name_is_given_once() {
 // F-10
 #[tokio::test]
 async fn limits_that_make_no_sense_are_refused_by_name() {
-    let cases: [(&str, fn(&mut Limits)); 9] = [
+    type Mistake = (&'static str, fn(&mut Limits));
+    let cases: [Mistake; 9] = [
         ("default_ttl", |l| l.default_ttl = Duration::ZERO),
         ("max_ttl", |l| l.max_ttl = Duration::ZERO),
         ("lease", |l| l.lease = Duration::ZERO),
