@@ -1,7 +1,7 @@
 //! The store of one process: nothing survives it.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, BinaryHeap, HashMap},
     hash::{BuildHasher, RandomState},
     ops::Bound,
     sync::{
@@ -397,30 +397,34 @@ impl TaskStore for MemoryStore {
     }
 
     async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<TaskId>, StoreError> {
-        let mut found: Vec<(Timestamp, TaskId)> = Vec::new();
         let inner = &*self.0;
+        // The `limit` nearest so far, the last of them on top: a shard is left as soon as it has none nearer.
+        let mut nearest: BinaryHeap<(Timestamp, TaskId)> = BinaryHeap::new();
         for shard in &inner.expiry {
             let mut shard = lock(shard);
-            let due: Vec<_> = shard
-                .iter()
-                .take_while(|(at, _)| *at <= now)
-                .take(limit)
-                .cloned()
-                .collect();
-            for entry in due {
-                // An entry that a racing write left behind is dropped here.
+            let mut left_behind = Vec::new();
+            for entry in shard.iter().take_while(|(at, _)| *at <= now) {
+                if nearest.len() >= limit && nearest.peek().is_none_or(|last| entry >= last) {
+                    break;
+                }
                 let real = inner
                     .visible(entry.1.as_str(), &Access::System)
                     .is_some_and(|record| record.expires_at() == Some(entry.0));
-                if real {
-                    found.push(entry);
-                } else {
-                    shard.remove(&entry);
+                if !real {
+                    left_behind.push(entry.clone());
+                    continue;
+                }
+                nearest.push(entry.clone());
+                if nearest.len() > limit {
+                    nearest.pop();
                 }
             }
+            // By a racing write.
+            for entry in left_behind {
+                shard.remove(&entry);
+            }
         }
-        found.sort();
-        found.truncate(limit);
+        let found = nearest.into_sorted_vec();
         Ok(found.into_iter().map(|(_, id)| id).collect())
     }
 
@@ -572,6 +576,28 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(page, [records[1].clone(), records[0].clone()]);
+    }
+
+    #[tokio::test]
+    async fn the_longest_expired_come_first_whatever_their_shard() {
+        let store = MemoryStore::new();
+        let mut ids = Vec::new();
+        let all = Quota {
+            total: 1000,
+            per_key: 1000,
+        };
+        for at in 0..500 {
+            let mut record = (*record(None, at)).clone();
+            record.ttl_ms = Some(10);
+            ids.push(record.id.clone());
+            store.insert(Arc::new(record), all).await.unwrap();
+        }
+        let expired = |now, limit| store.expired(Timestamp::from_millis(now), limit);
+        assert_eq!(expired(10_000, 100).await.unwrap(), ids[..100]);
+        assert_eq!(expired(10_000, 1000).await.unwrap(), ids);
+        assert_eq!(expired(59, 100).await.unwrap(), ids[..50]);
+        assert!(expired(9, 100).await.unwrap().is_empty());
+        assert!(expired(10_000, 0).await.unwrap().is_empty());
     }
 
     #[tokio::test]
