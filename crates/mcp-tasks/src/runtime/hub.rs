@@ -249,7 +249,7 @@ impl Hub {
 
     /// Tells everybody here that a record is gone.
     pub(crate) fn publish_removed(&self, id: &TaskId) {
-        self.stop_run(id);
+        self.cancel_run(id);
         self.each_observer(|observer| observer.removed(id));
         // Out of the map: an id that was proposed may come again, and is another task then.
         if let Some(sender) = self.shard(id).remove(id) {
@@ -259,16 +259,16 @@ impl Hub {
 
     /// Wakes whoever waits for a task of which nothing has been seen and that is not there.
     fn look_again(&self, id: &TaskId) {
-        self.stop_run(id);
+        self.cancel_run(id);
         if let Some(sender) = self.shard(id).get(id) {
             sender.send_modify(|_nothing| {});
         }
     }
 
-    fn stop_run(&self, id: &TaskId) {
+    /// The task of a body is gone. It has its grace to end by itself, like after a cancel.
+    fn cancel_run(&self, id: &TaskId) {
         if let Some(run) = self.runs.pin().get(id) {
             run.cancel.cancel();
-            run.stop.cancel();
         }
     }
 

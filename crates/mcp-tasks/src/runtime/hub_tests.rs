@@ -88,7 +88,7 @@ async fn two_attempts_at_one_task_are_two_bodies() {
     let first = hub.run_started(&id, &old);
     // The later attempt's signals are the ones that count.
     hub.publish_removed(&id);
-    assert!(new.stop.is_cancelled() && !old.stop.is_cancelled());
+    assert!(new.cancel.is_cancelled() && !old.cancel.is_cancelled());
     drop(first);
     assert!(hub.is_running(&id));
     assert!(now(hub.runs_ended()).is_none());

@@ -39,6 +39,7 @@ pub use observer::{LogEvent, LogLevel, Observer, ProgressEvent};
 pub use tool::{IntoTaskResult, Json, Recovery, TaskOptions, TaskSupport, TaskTool};
 
 pub(crate) use engine::Engine;
+pub(crate) use hub::Watch;
 pub(crate) use tool::ToolEntry;
 
 use crate::{
@@ -169,8 +170,35 @@ impl Runtime {
     }
 
     /// Follows a task that others may change, so that observers hear of it, until the guard is dropped.
-    pub(crate) fn follow(&self, id: &TaskId) -> hub::Watch {
+    pub(crate) fn follow(&self, id: &TaskId) -> Watch {
         self.inner.engine.hub.watch(&self.inner.engine, id)
+    }
+
+    /// Tells the observers of the task as it is in the store.
+    pub(crate) async fn refresh(&self, id: &TaskId) {
+        let engine = &self.inner.engine;
+        match engine.store.get(id.as_str(), &Access::System).await {
+            Ok(Some(record)) => engine.hub.publish(&record),
+            Ok(None) => engine.hub.publish_removed(id),
+            Err(error) => tracing::warn!(task = %id, %error, "a task could not be read"),
+        }
+    }
+
+    /// The hidden task of a shimmed call.
+    pub(crate) async fn hidden(&self, id: &TaskId, access: &Access) -> Option<Arc<TaskRecord>> {
+        self.inner
+            .engine
+            .get(id, access)
+            .await
+            .ok()
+            .filter(|record| record.hidden)
+    }
+
+    /// Removes a hidden task whose call has been answered.
+    pub(crate) async fn remove(&self, id: &TaskId) {
+        if let Err(error) = self.inner.engine.remove(id).await {
+            tracing::warn!(task = %id, %error, "an answered call's task could not be removed; it will expire");
+        }
     }
 
     /// The first task traffic starts the worker: its lease, the sweeper, and the recovery of what lapsed workers left.
@@ -365,7 +393,12 @@ impl Runtime {
         self.inner.closing.is_cancelled()
     }
 
-    /// Completes when [`shutdown`](Self::shutdown) has been called, or the last runtime is gone.
+    /// Completes when no body can end here any more.
+    pub(crate) async fn stopped(&self) {
+        self.inner.stop.cancelled().await;
+    }
+
+    /// Completes when [`shutdown`](Self::shutdown) has been called.
     pub(crate) fn closing(&self) -> CancellationToken {
         self.inner.closing.clone()
     }

@@ -171,7 +171,11 @@ impl Inner {
             }
         }
         if let Some(external) = &record.external_id {
-            lock(&self.external).remove(external);
+            let mut names = lock(&self.external);
+            // The name may have been given to another task meanwhile.
+            if names.get(external) == Some(&record.id) {
+                names.remove(external);
+            }
         }
         self.index_worker(Some(record), None);
     }
@@ -193,10 +197,11 @@ impl Inner {
         {
             entry.running.remove(id);
         }
-        // Not `after`, which another write may have overtaken: under the lock the newest has the last word.
-        let id = before.or(after).map(|(_, id)| id);
-        let present = id.and_then(|id| self.visible(id.as_str(), &Access::System));
-        if let Some((worker, id)) = runs(present.as_deref()) {
+        // Steps that race come here in any order, so what counts is what is stored now, not this step's record.
+        let stored = before
+            .or(after)
+            .and_then(|(_, id)| self.visible(id.as_str(), &Access::System));
+        if let Some((worker, id)) = runs(stored.as_deref()) {
             workers
                 .entry(worker.clone())
                 .or_default()

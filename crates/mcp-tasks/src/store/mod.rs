@@ -18,7 +18,7 @@ use async_trait::async_trait;
 pub use feed::{ChangeEvent, ChangeFeed, ChangeSender};
 pub use memory::MemoryStore;
 #[cfg(feature = "sqlite")]
-pub use sqlite::{SqliteOptions, SqliteStore, Synchronous};
+pub use sqlite::{SqliteOptions, SqliteStore, Synchronous, WriteStats};
 
 use crate::task::{Owner, TaskId, TaskRecord, Timestamp, WorkerId};
 

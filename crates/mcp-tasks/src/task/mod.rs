@@ -12,9 +12,16 @@ mod permission;
 mod record;
 mod time;
 
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod transitions;
+
 pub use change::{Change, Fence, Refusal};
 pub use id::{InvalidTaskId, Owner, TaskId, WorkerId};
 pub use input::{Answer, Input, InputKind, InputState, Question};
+#[cfg(feature = "sqlite")]
+pub(crate) use outcome::present;
 pub use outcome::{ErrorObject, Outcome, RawJson};
 pub use permission::Permissions;
 pub use record::{Generation, NewTask, Origin, Phase, State, TaskRecord};

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 /// A JSON value kept as the text it came in; cloning shares it.
@@ -65,6 +65,13 @@ impl fmt::Debug for RawJson {
     }
 }
 
+/// Reads an optional member that is there, `null` included: a stored `null` is not the same as nothing.
+pub(crate) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    d: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(d).map(Some)
+}
+
 /// A JSON-RPC error object, kept as it was raised.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorObject {
@@ -73,7 +80,11 @@ pub struct ErrorObject {
     /// One sentence for a person.
     pub message: String,
     /// Anything else the sender had to say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "present"
+    )]
     pub data: Option<RawJson>,
 }
 

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Input, Outcome, Owner, RawJson, TaskId, Timestamp, WorkerId};
+use super::{Input, Outcome, Owner, RawJson, TaskId, Timestamp, WorkerId, outcome::present};
 
 /// The protocol generation a task was requested in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -26,18 +26,34 @@ pub struct Origin {
     /// The call's arguments (a JSON object).
     pub arguments: RawJson,
     /// The request's `_meta`, if it had one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "present"
+    )]
     pub meta: Option<RawJson>,
     /// The protocol generation of the requestor.
     pub generation: Generation,
     /// The capabilities the requestor declared (a JSON object).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "present"
+    )]
     pub capabilities: Option<RawJson>,
     /// The requestor's `clientInfo`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "present"
+    )]
     pub client_info: Option<RawJson>,
     /// The progress token of the request, as it came.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "present"
+    )]
     pub progress_token: Option<RawJson>,
     /// The session the request came in, if there is one: where its notifications go. No right follows from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -125,7 +141,11 @@ pub struct TaskRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<Arc<Input>>,
     /// What the body last saved for a later attempt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "present"
+    )]
     pub checkpoint: Option<RawJson>,
     /// The worker that runs the body; `None` when the work is done outside (`.create` tools).
     #[serde(default, skip_serializing_if = "Option::is_none")]

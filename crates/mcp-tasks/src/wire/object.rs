@@ -54,6 +54,21 @@ impl<'a> RawObject<'a> {
             .unwrap_or_default()
     }
 
+    /// Adds a copy of a member.
+    pub fn push_owned(&mut self, name: &str, value: &RawValue) {
+        self.members
+            .push((Cow::Owned(name.to_owned()), Cow::Owned(value.to_owned())));
+    }
+
+    /// The object as a JSON value.
+    pub fn to_value(&self) -> serde_json::Value {
+        let member = |(key, raw): &(Cow<'_, str>, Cow<'_, RawValue>)| {
+            let value = serde_json::from_str(raw.get()).unwrap_or_default();
+            (key.clone().into_owned(), value)
+        };
+        serde_json::Value::Object(self.members.iter().map(member).collect())
+    }
+
     /// Whether there are no members.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()

@@ -1,0 +1,150 @@
+//! A question on its way: from the server to the user's handler, and the answer back.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rmcp::{
+    model::{ErrorCode, ErrorData, RequestId},
+    service::{RequestContext, RoleClient},
+};
+use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    backoff::Backoff,
+    connection::Connection,
+    desk::Arrival,
+    link::{Kind, LostKind, Outgoing},
+    questions::{Answer, Kind as QuestionKind, Question},
+};
+use crate::{
+    task::{ErrorObject, RawJson},
+    wire::envelope,
+};
+
+/// How often an answer of ours is sent before it is given up; the server will ask again.
+const ANSWER_TRIES: u32 = 6;
+
+impl Connection {
+    /// Takes a request that is a question of a task, or came on a stream of ours; `false` leaves it to rmcp.
+    pub(super) fn question(
+        self: &Arc<Self>,
+        id: &RawValue,
+        method: &str,
+        params: Option<&RawValue>,
+        via: Option<&Arc<str>>,
+    ) -> bool {
+        // Requests for tasks hosted by the client itself would be recognised here.
+        let Some(kind) = QuestionKind::of(method) else {
+            return false;
+        };
+        let Some(peer) = self.peer.get() else {
+            return false;
+        };
+        let Ok(request_id) = serde_json::from_str::<RequestId>(id.get()) else {
+            return false;
+        };
+        let stream = self.stream_of(via);
+        let mut question = Question::read(kind, params);
+        if let Some(task) = stream.clone().flatten() {
+            question.related.get_or_insert(task);
+        }
+        if question.related.is_none() && stream.is_none() {
+            return false;
+        }
+        let id: Arc<str> = id.get().into();
+        let task = question.related.clone();
+        match self.desk.arrived(&id, task.as_deref(), &question, via) {
+            Arrival::Joined => tracing::debug!(id = &*id, "a question that is being asked already"),
+            Arrival::Known(answer) => {
+                tokio::spawn(self.clone().answer(vec![id], answer, None));
+            }
+            Arrival::Busy => {
+                let busy =
+                    ErrorData::new(ErrorCode::INTERNAL_ERROR, "too many open questions", None);
+                tokio::spawn(self.clone().answer(vec![id], Answer::Error(busy), None));
+            }
+            Arrival::Ask { number, cancel } => {
+                let context = RequestContext::new(request_id, peer.clone());
+                tokio::spawn(self.clone().ask(number, question, context, cancel));
+            }
+        }
+        true
+    }
+
+    async fn ask(
+        self: Arc<Self>,
+        number: u64,
+        question: Question,
+        mut context: RequestContext<RoleClient>,
+        cancel: CancellationToken,
+    ) {
+        context.ct = cancel.clone();
+        // A task of its own: a panic of the handler must not leave the server waiting.
+        let mut asking = tokio::spawn(self.answerer.clone().answer(question, context));
+        let answer = tokio::select! {
+            answer = &mut asking => answer,
+            () = self.stop.cancelled() => return asking.abort(),
+        };
+        let answer = answer.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the handler of a question panicked");
+            Answer::Error(ErrorData::new(
+                ErrorCode::INTERNAL_ERROR,
+                "the client's handler failed",
+                None,
+            ))
+        });
+        let waiting = self.desk.answered(number, &answer);
+        if !waiting.is_empty() {
+            self.answer(waiting, answer, Some(number)).await;
+        }
+    }
+
+    /// Sends an answer under each of these request ids (JSON text).
+    async fn answer(self: Arc<Self>, ids: Vec<Arc<str>>, answer: Answer, number: Option<u64>) {
+        let mut taken = false;
+        for id in ids {
+            let Ok(id) = RawValue::from_string(id.to_string()) else {
+                continue;
+            };
+            let bytes: Bytes = match &answer {
+                Answer::Result(result) => envelope::result(&id, result),
+                Answer::Error(error) => envelope::error(Some(&id), &error_object(error)),
+            }
+            .into();
+            let mut backoff = Backoff::usual();
+            loop {
+                let message = Outgoing {
+                    bytes: bytes.clone(),
+                    kind: Kind::Other,
+                };
+                match self.link.send(message).await {
+                    Ok(()) => taken = true,
+                    Err(lost)
+                        if lost.kind == LostKind::Transient && backoff.tries() < ANSWER_TRIES =>
+                    {
+                        let wait = backoff.next().max(lost.retry_after.unwrap_or_default());
+                        tokio::time::sleep(wait).await;
+                        continue;
+                    }
+                    Err(lost) => tracing::warn!(why = lost.why, "an answer did not get through"),
+                }
+                break;
+            }
+        }
+        if let (true, Some(number)) = (taken, number) {
+            self.desk.taken(number);
+        }
+    }
+}
+
+fn error_object(error: &ErrorData) -> ErrorObject {
+    ErrorObject {
+        code: error.code.0.into(),
+        message: error.message.to_string(),
+        data: error
+            .data
+            .as_ref()
+            .and_then(|data| RawJson::from_serialize(data).ok()),
+    }
+}

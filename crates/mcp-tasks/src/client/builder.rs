@@ -1,0 +1,280 @@
+//! Settings of a client, and the ways to connect.
+
+use std::{future::Future, process::Stdio, sync::Arc, time::Duration};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use rmcp::{ClientHandler, service::serve_client};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    process::Command,
+    sync::mpsc,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    TaskClient, TaskClientError, TaskInfo,
+    connection::Connection,
+    link::{
+        Inbound, Link,
+        http::{self as http_link, HttpSettings, TokenSource},
+        lines,
+    },
+    questions::HandlerAnswerer,
+    router::Channel,
+};
+
+/// Called with every status that the server announces.
+pub(super) type StatusCallback = Arc<dyn Fn(TaskInfo) + Send + Sync>;
+
+/// What a connection needs to know.
+pub(super) struct Settings {
+    pub(super) poll_floor: Duration,
+    pub(super) poll_interval: Duration,
+    pub(super) request_timeout: Duration,
+    pub(super) max_outage: Option<Duration>,
+    pub(super) on_status: Option<StatusCallback>,
+}
+
+/// Builds a [`TaskClient`]; made by [`TaskClient::builder`].
+pub struct TaskClientBuilder<H> {
+    handler: H,
+    settings: Settings,
+    headers: HeaderMap,
+    token: Option<TokenSource>,
+    http_client: Option<reqwest::Client>,
+    wrong: Option<String>,
+}
+
+impl<H: ClientHandler> TaskClientBuilder<H> {
+    pub(super) fn new(handler: H) -> Self {
+        Self {
+            handler,
+            settings: Settings {
+                poll_floor: Duration::from_millis(100),
+                poll_interval: Duration::from_secs(1),
+                request_timeout: Duration::from_secs(60),
+                max_outage: Some(Duration::from_secs(600)),
+                on_status: None,
+            },
+            headers: HeaderMap::new(),
+            token: None,
+            http_client: None,
+            wrong: None,
+        }
+    }
+
+    /// The shortest time between two polls of one task. Default 100 ms.
+    #[must_use]
+    pub fn poll_floor(mut self, floor: Duration) -> Self {
+        self.settings.poll_floor = floor;
+        self
+    }
+
+    /// The time between two polls where the server gives no `pollInterval`. Default 1 s.
+    #[must_use]
+    pub fn default_poll_interval(mut self, interval: Duration) -> Self {
+        self.settings.poll_interval = interval;
+        self
+    }
+
+    /// How long one ordinary request (the handshake, a poll, a page of a list, a cancel) may take. Default 60 s. Never
+    /// bounds a `tools/call`, a `tasks/result`, or how long a person may think.
+    #[must_use]
+    pub fn request_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.request_timeout = timeout;
+        self
+    }
+
+    /// How long a server may stay out of reach before a followed task is given up; `None` is for ever. Default 10
+    /// minutes.
+    #[must_use]
+    pub fn max_outage(mut self, outage: Option<Duration>) -> Self {
+        self.settings.max_outage = outage;
+        self
+    }
+
+    /// Calls `callback` with every `notifications/tasks/status`, whether the task is followed or not. It must not
+    /// block: nothing else is read meanwhile.
+    #[must_use]
+    pub fn on_status(mut self, callback: impl Fn(TaskInfo) + Send + Sync + 'static) -> Self {
+        self.settings.on_status = Some(Arc::new(callback));
+        self
+    }
+
+    /// A header for every HTTP request. A name or value that is no header's is an error when connecting.
+    #[must_use]
+    pub fn header(mut self, name: impl AsRef<str>, value: impl AsRef<str>) -> Self {
+        let name = name.as_ref();
+        match (
+            HeaderName::try_from(name),
+            HeaderValue::try_from(value.as_ref()),
+        ) {
+            (Ok(name), Ok(value)) => drop(self.headers.append(name, value)),
+            _ => self.wrong = Some(format!("the header {name:?} is no header")),
+        }
+        self
+    }
+
+    /// A bearer token for every HTTP request.
+    #[must_use]
+    pub fn bearer(self, token: impl Into<String>) -> Self {
+        let token = token.into();
+        self.bearer_with(move |_| std::future::ready(Some(token.clone())))
+    }
+
+    /// Asks for the bearer token before every HTTP request. The argument is `true` when the server has just refused
+    /// (401) the last one: then a fresh one is wanted. `None` sends no token.
+    #[must_use]
+    pub fn bearer_with<F>(mut self, source: impl Fn(bool) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Option<String>> + Send + 'static,
+    {
+        self.token = Some(Arc::new(move |refused| Box::pin(source(refused))));
+        self
+    }
+
+    /// The HTTP client to use, for proxies, TLS settings or a connection pool that is shared. It must not have an
+    /// overall timeout: streams stay open as long as a task runs.
+    #[must_use]
+    pub fn http_client(mut self, client: reqwest::Client) -> Self {
+        self.http_client = Some(client);
+        self
+    }
+
+    /// Connects over a pair of byte streams, one JSON-RPC message a line (2025-11-25 `basic/transports`, stdio).
+    ///
+    /// # Errors
+    /// `Initialize`, `TransportLost` or `Timeout` if the handshake fails.
+    pub async fn connect<R, W>(self, io: (R, W)) -> Result<TaskClient, TaskClientError>
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let (reader, writer) = io;
+        self.open(|inbound, stop| Ok(Box::new(lines::start(reader, writer, None, inbound, stop))))
+            .await
+    }
+
+    /// Starts a server process and connects to its stdio. Its stderr goes where `command` says. When the client goes,
+    /// the process' input is closed, and it is killed if it has not ended two seconds later.
+    ///
+    /// # Errors
+    /// `Spawn` if it cannot be started, else as [`connect`](Self::connect).
+    pub async fn child(self, mut command: Command) -> Result<TaskClient, TaskClientError> {
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true);
+        let mut child = command.spawn().map_err(TaskClientError::Spawn)?;
+        let (Some(writer), Some(reader)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(TaskClientError::Spawn(std::io::Error::other(
+                "the process has no stdio",
+            )));
+        };
+        self.open(|inbound, stop| {
+            Ok(Box::new(lines::start(
+                reader,
+                writer,
+                Some(child),
+                inbound,
+                stop,
+            )))
+        })
+        .await
+    }
+
+    /// Connects to a Streamable HTTP endpoint (2025-11-25 `basic/transports`, Streamable HTTP). Redirects are followed
+    /// within its origin only: our headers are for this server. For `https` reqwest has to be built with TLS: enable
+    /// one of its TLS features in your own manifest.
+    ///
+    /// # Errors
+    /// `Config` for a URL or header that is none, else as [`connect`](Self::connect).
+    pub async fn http(mut self, url: impl AsRef<str>) -> Result<TaskClient, TaskClientError> {
+        let url = url.as_ref();
+        let parsed = reqwest::Url::parse(url)
+            .ok()
+            .filter(|url| matches!(url.scheme(), "http" | "https"));
+        let Some(url) = parsed else {
+            return Err(TaskClientError::Config(format!("{url:?} is no HTTP URL")));
+        };
+        let client = match self.http_client.take() {
+            Some(client) => client,
+            None => reqwest::Client::builder()
+                .connect_timeout(Duration::from_secs(10))
+                .tcp_keepalive(Duration::from_secs(30))
+                .redirect(reqwest::redirect::Policy::custom(same_origin))
+                .build()
+                .map_err(|error| TaskClientError::Config(error.to_string()))?,
+        };
+        let settings = HttpSettings {
+            client,
+            url,
+            headers: std::mem::take(&mut self.headers),
+            token: self.token.take(),
+        };
+        self.open(|inbound, stop| Ok(Box::new(http_link::start(settings, inbound, stop))))
+            .await
+    }
+
+    async fn open(
+        self,
+        link: impl FnOnce(
+            mpsc::Sender<Inbound>,
+            CancellationToken,
+        ) -> Result<Box<dyn Link>, TaskClientError>,
+    ) -> Result<TaskClient, TaskClientError> {
+        if let Some(wrong) = self.wrong {
+            return Err(TaskClientError::Config(wrong));
+        }
+        let stop = CancellationToken::new();
+        // Whatever ends this early, or drops it, takes the background work with it.
+        let guard = stop.clone().drop_guard();
+        let handler = Arc::new(self.handler);
+        let timeout = self.settings.request_timeout;
+        let (inbound, queue) = mpsc::channel(64);
+        let answerer = Arc::new(HandlerAnswerer(handler.clone()));
+        let link = link(inbound, stop.clone())?;
+        let connection = Arc::new(Connection::new(link, self.settings, answerer, stop.clone()));
+        let (to_rmcp, incoming) = mpsc::channel(64);
+        tokio::spawn(connection.clone().route(queue, to_rmcp));
+        let channel = Channel {
+            connection: connection.clone(),
+            incoming,
+        };
+        let running = match tokio::time::timeout(timeout, serve_client(handler, channel)).await {
+            Ok(Ok(running)) => running,
+            Ok(Err(error)) => {
+                let lost = connection.handshake().lost.take();
+                return Err(match (lost, connection.gone.get()) {
+                    (Some(lost), _) => TaskClientError::lost(lost, None),
+                    (None, Some(_)) => connection.closed_error(None),
+                    (None, None) => TaskClientError::Initialize(Box::new(error)),
+                });
+            }
+            Err(_) => {
+                return Err(TaskClientError::Timeout {
+                    method: "initialize",
+                    after: timeout,
+                });
+            }
+        };
+        let peer = running.peer().clone();
+        let _ = connection.peer.set(peer.clone());
+        tokio::spawn(async move {
+            tokio::select! { _ = running.waiting() => {}, () = stop.cancelled() => {} }
+        });
+        Ok(TaskClient::new(connection, peer, guard))
+    }
+}
+
+/// Follows redirects that stay on the server, ten at most.
+fn same_origin(attempt: reqwest::redirect::Attempt<'_>) -> reqwest::redirect::Action {
+    let first = attempt.previous().first().map(reqwest::Url::origin);
+    if attempt.previous().len() > 10 {
+        attempt.error("too many redirects")
+    } else if first == Some(attempt.url().origin()) {
+        attempt.follow()
+    } else {
+        attempt.stop()
+    }
+}

@@ -1,0 +1,322 @@
+//! Questions of a task to its requestor: asked of the user's handler once, however often the server sends them.
+//!
+//! The same question is recognised by its key (`_meta["mcp-tasks/input"]`, our own servers), else by its parameters
+//! when it comes again on another stream before our answer was taken. Every request id it came under is answered.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+use super::questions::{Answer, Kind, Question};
+use crate::wire::v2025_11_25::INPUT_META;
+
+/// How many questions are remembered, answered ones and open ones.
+const REMEMBERED: usize = 1024;
+/// How many may be open at a time.
+const OPEN: usize = 256;
+
+/// What a repeat is recognised by.
+#[derive(Debug, Clone, PartialEq)]
+enum Key {
+    Named(String),
+    Params(Kind, Map<String, Value>),
+}
+
+impl Key {
+    fn of(question: &Question) -> Self {
+        match question.meta.get(INPUT_META).and_then(Value::as_str) {
+            Some(key) => Self::Named(key.to_owned()),
+            None => Self::Params(question.kind, question.params.clone()),
+        }
+    }
+}
+
+#[derive(Debug)]
+enum State {
+    /// The handler is at it; these request ids (JSON text) wait for its answer.
+    Asking {
+        waiting: Vec<Arc<str>>,
+        cancel: CancellationToken,
+    },
+    Answered(Answer),
+}
+
+#[derive(Debug)]
+struct Entry {
+    number: u64,
+    task: Option<String>,
+    key: Key,
+    /// The streams it came on.
+    streams: Vec<Option<Arc<str>>>,
+    state: State,
+}
+
+/// What to do with a question that came.
+#[derive(Debug)]
+pub(super) enum Arrival {
+    /// Ask the handler, then call [`Desk::answered`] with this number.
+    Ask {
+        number: u64,
+        cancel: CancellationToken,
+    },
+    /// Answer with this.
+    Known(Answer),
+    /// Nothing: it is being asked, and this id will be answered too.
+    Joined,
+    /// Refuse: too many are open.
+    Busy,
+}
+
+/// The questions that are open or remembered.
+#[derive(Debug, Default)]
+pub(super) struct Desk(Mutex<Entries>);
+
+#[derive(Debug, Default)]
+struct Entries {
+    next: u64,
+    list: VecDeque<Entry>,
+}
+
+impl Desk {
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A question came with this request id (JSON text), on this stream. `task` is the task it belongs to.
+    pub(super) fn arrived(
+        &self,
+        id: &Arc<str>,
+        task: Option<&str>,
+        question: &Question,
+        stream: Option<&Arc<str>>,
+    ) -> Arrival {
+        let key = Key::of(question);
+        let mut entries = self.lock();
+        let again = |entry: &&mut Entry| {
+            if let State::Asking { waiting, .. } = &entry.state
+                && waiting.contains(id)
+            {
+                return true;
+            }
+            let same = task.is_some() && entry.task.as_deref() == task && entry.key == key;
+            // Without a key only another stream makes a repeat of it: a body may well ask the same thing twice.
+            same && (matches!(key, Key::Named(_))
+                || !entry.streams.iter().any(|seen| seen.as_ref() == stream))
+        };
+        if let Some(entry) = entries.list.iter_mut().find(again) {
+            entry.streams.push(stream.cloned());
+            return match &mut entry.state {
+                State::Answered(answer) => Arrival::Known(answer.clone()),
+                State::Asking { waiting, .. } => {
+                    if !waiting.contains(id) {
+                        waiting.push(id.clone());
+                    }
+                    Arrival::Joined
+                }
+            };
+        }
+        let asking = |entry: &&Entry| matches!(entry.state, State::Asking { .. });
+        if entries.list.iter().filter(asking).count() >= OPEN {
+            return Arrival::Busy;
+        }
+        if entries.list.len() >= REMEMBERED
+            && let Some(oldest) = entries.list.iter().position(|entry| !asking(&entry))
+        {
+            entries.list.remove(oldest);
+        }
+        entries.next += 1;
+        let (number, cancel) = (entries.next, CancellationToken::new());
+        entries.list.push_back(Entry {
+            number,
+            task: task.map(str::to_owned),
+            key,
+            streams: vec![stream.cloned()],
+            state: State::Asking {
+                waiting: vec![id.clone()],
+                cancel: cancel.clone(),
+            },
+        });
+        Arrival::Ask { number, cancel }
+    }
+
+    /// The handler has answered; the request ids that want to hear it. None if the question was withdrawn.
+    pub(super) fn answered(&self, number: u64, answer: &Answer) -> Vec<Arc<str>> {
+        let mut entries = self.lock();
+        let Some(entry) = entries.list.iter_mut().find(|entry| entry.number == number) else {
+            return Vec::new();
+        };
+        match std::mem::replace(&mut entry.state, State::Answered(answer.clone())) {
+            State::Asking { waiting, .. } => waiting,
+            State::Answered(_) => Vec::new(),
+        }
+    }
+
+    /// The server has taken the answer: a question without a key (or a task) will be a new one when it comes again.
+    pub(super) fn taken(&self, number: u64) {
+        self.lock().list.retain(|entry| {
+            entry.number != number || (entry.task.is_some() && matches!(entry.key, Key::Named(_)))
+        });
+    }
+
+    /// The server withdrew the question with this request id (JSON text); whether there was one.
+    pub(super) fn withdrawn(&self, id: &str) -> bool {
+        let mut entries = self.lock();
+        let mut found = false;
+        entries.list.retain_mut(|entry| {
+            let State::Asking { waiting, cancel } = &mut entry.state else {
+                return true;
+            };
+            let before = waiting.len();
+            waiting.retain(|waiting| **waiting != *id);
+            found |= waiting.len() != before;
+            if waiting.is_empty() {
+                cancel.cancel();
+            }
+            !waiting.is_empty()
+        });
+        found
+    }
+
+    /// The task has ended: nobody wants its answers any more.
+    pub(super) fn forget(&self, task: &str) {
+        self.lock().list.retain(|entry| {
+            let of_task = entry.task.as_deref() == Some(task);
+            if let (true, State::Asking { cancel, .. }) = (of_task, &entry.state) {
+                cancel.cancel();
+            }
+            !of_task
+        });
+    }
+
+    /// The client is closing: every handler that is still at it is told.
+    pub(super) fn cancel_all(&self) {
+        for entry in self.lock().list.drain(..) {
+            if let State::Asking { cancel, .. } = entry.state {
+                cancel.cancel();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{json, value::RawValue};
+
+    use super::*;
+
+    fn question(params: &str) -> Question {
+        Question::read(
+            Kind::Elicit,
+            Some(&RawValue::from_string(params.to_owned()).unwrap()),
+        )
+    }
+
+    fn id(text: &str) -> Arc<str> {
+        text.into()
+    }
+
+    const KEYED: &str = r#"{"message":"m","_meta":{"mcp-tasks/input":"k","io.modelcontextprotocol/related-task":{"taskId":"t"}}}"#;
+
+    #[test]
+    fn a_keyed_question_is_asked_once_and_every_id_hears_the_answer() {
+        let (desk, question) = (Desk::default(), question(KEYED));
+        assert_eq!(question.related.as_deref(), Some("t"));
+        let Arrival::Ask { number, cancel } = desk.arrived(&id("1"), Some("t"), &question, None)
+        else {
+            panic!("first time")
+        };
+        assert!(matches!(
+            desk.arrived(&id("2"), Some("t"), &question, None),
+            Arrival::Joined
+        ));
+        assert!(matches!(
+            desk.arrived(&id("2"), Some("t"), &question, None),
+            Arrival::Joined
+        ));
+        assert!(desk.withdrawn("1") && !cancel.is_cancelled());
+        let answer = Answer::Result(json!({"action": "decline"}));
+        assert_eq!(desk.answered(number, &answer), [id("2")]);
+        desk.taken(number);
+        let Arrival::Known(known) = desk.arrived(&id("3"), Some("t"), &question, None) else {
+            panic!("recorded")
+        };
+        assert_eq!(known, answer);
+        assert!(matches!(
+            desk.arrived(&id("4"), Some("u"), &question, None),
+            Arrival::Ask { .. }
+        ));
+        desk.forget("t");
+        assert!(matches!(
+            desk.arrived(&id("5"), Some("t"), &question, None),
+            Arrival::Ask { .. }
+        ));
+    }
+
+    #[test]
+    fn without_a_key_only_another_stream_makes_it_a_repeat() {
+        let (desk, question) = (Desk::default(), question(r#"{"message":"again?"}"#));
+        let (first, second) = (id("\"tc:1\""), id("\"tc:2\""));
+        let Arrival::Ask { number, .. } =
+            desk.arrived(&id("1"), Some("t"), &question, Some(&first))
+        else {
+            panic!("first time")
+        };
+        assert!(matches!(
+            desk.arrived(&id("2"), Some("t"), &question, Some(&first)),
+            Arrival::Ask { .. }
+        ));
+        assert!(matches!(
+            desk.arrived(&id("3"), Some("t"), &question, Some(&second)),
+            Arrival::Joined
+        ));
+        assert_eq!(
+            desk.answered(number, &Answer::Result(json!({}))),
+            [id("1"), id("3")]
+        );
+        desk.taken(number);
+        desk.forget("t");
+        assert!(matches!(
+            desk.arrived(&id("4"), Some("t"), &question, Some(&second)),
+            Arrival::Ask { .. }
+        ));
+    }
+
+    #[test]
+    fn a_withdrawn_question_is_not_answered_and_not_remembered() {
+        let (desk, question) = (Desk::default(), question(KEYED));
+        let Arrival::Ask { number, cancel } =
+            desk.arrived(&id("\"q\""), Some("t"), &question, None)
+        else {
+            panic!("first time")
+        };
+        assert!(!desk.withdrawn("\"other\""));
+        assert!(desk.withdrawn("\"q\"") && cancel.is_cancelled());
+        assert!(desk.answered(number, &Answer::Result(json!({}))).is_empty());
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let desk = Desk::default();
+        for n in 0..3000 {
+            let text = KEYED.replace("\"k\"", &format!("\"k{n}\""));
+            let question = question(&text);
+            if let Arrival::Ask { number, .. } =
+                desk.arrived(&id(&n.to_string()), Some("t"), &question, None)
+            {
+                desk.answered(number, &Answer::Result(json!({})));
+            }
+        }
+        assert_eq!(desk.lock().list.len(), REMEMBERED);
+        for n in 0..3000 {
+            desk.arrived(&id(&format!("o{n}")), None, &question("{}"), None);
+        }
+        assert!(matches!(
+            desk.arrived(&id("last"), None, &question("{}"), None),
+            Arrival::Busy
+        ));
+    }
+}

@@ -1,0 +1,132 @@
+//! The two links that carry raw JSON-RPC to a server: lines (stdio, any byte pair) and Streamable HTTP.
+//!
+//! A [`Link`] takes messages as bytes; what comes back arrives on one channel as [`Inbound`], with the stream it came
+//! on where the transport has streams. What became of a *request* is always told there too ([`Inbound::Lost`]); what
+//! became of a notification or a response is what [`Link::send`] returns.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+pub(super) mod http;
+pub(super) mod lines;
+mod listen;
+mod reply;
+mod sse;
+
+/// The largest message taken from a server, in bytes. A result is at most 16 MiB on our own server.
+pub(super) const MAX_MESSAGE: usize = 64 << 20;
+
+/// A message to the server.
+#[derive(Debug, Clone)]
+pub(super) struct Outgoing {
+    /// The JSON text, without a line end.
+    pub(super) bytes: Bytes,
+    /// What it is.
+    pub(super) kind: Kind,
+}
+
+/// What a message to the server is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The request `initialize`, with the JSON text of its id.
+    Initialize(Arc<str>),
+    /// The notification `notifications/initialized`.
+    Initialized,
+    /// Any other request, with the JSON text of its id.
+    Request(Arc<str>),
+    /// Any other notification, or a response.
+    Other,
+}
+
+impl Kind {
+    /// The id of a request.
+    pub(super) fn id(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Initialize(id) | Self::Request(id) => Some(id),
+            Self::Initialized | Self::Other => None,
+        }
+    }
+}
+
+/// What came from the server.
+#[derive(Debug)]
+pub(super) enum Inbound {
+    /// A message.
+    Message {
+        /// The JSON text.
+        bytes: Bytes,
+        /// The id (JSON text) of the request on whose stream it came; `None` on a general stream.
+        via: Option<Arc<str>>,
+    },
+    /// The request with this id (JSON text) will get no answer.
+    Lost {
+        /// The id.
+        id: Arc<str>,
+        /// Why.
+        lost: Lost,
+    },
+    /// Nothing will come any more.
+    Closed {
+        /// Why.
+        why: String,
+    },
+}
+
+/// Why a message did not get through.
+#[derive(Debug, Clone)]
+pub(super) struct Lost {
+    /// Whether the server may have seen it.
+    pub(super) sent: bool,
+    /// Whether it is worth another try.
+    pub(super) kind: LostKind,
+    /// How long the server asked us to wait.
+    pub(super) retry_after: Option<Duration>,
+    /// What happened, for a person.
+    pub(super) why: String,
+}
+
+/// Whether another try is worth it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LostKind {
+    /// It is.
+    Transient,
+    /// The connection is gone for good.
+    Closed,
+    /// HTTP 401 or 403.
+    Unauthorized(u16),
+    /// Refused with an HTTP status that will not change.
+    Refused(u16),
+    /// The reply made no sense.
+    Protocol,
+}
+
+impl Lost {
+    /// A failure of this kind.
+    pub(super) fn new(kind: LostKind, sent: bool, why: impl Into<String>) -> Self {
+        Self {
+            sent,
+            kind,
+            retry_after: None,
+            why: why.into(),
+        }
+    }
+}
+
+/// A connection that carries raw messages.
+#[async_trait]
+pub(super) trait Link: Send + Sync + 'static {
+    /// Sends a message. A request is accepted here and its fate told on the channel; anything else is done when this
+    /// returns.
+    async fn send(&self, message: Outgoing) -> Result<(), Lost>;
+
+    /// Sends a notification if that is possible without waiting; nobody will know whether it arrived.
+    fn send_best_effort(&self, message: Outgoing);
+
+    /// Nobody waits for the answer to this request (JSON text of its id) any more.
+    fn abort(&self, id: &str);
+
+    /// Waits until the link, told to stop, has said goodbye.
+    async fn finished(&self);
+}

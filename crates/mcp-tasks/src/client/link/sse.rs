@@ -1,0 +1,147 @@
+//! Server-sent events of a reply, one at a time and bounded.
+
+use std::{pin::Pin, time::Duration};
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+use sse_stream::SseByteStream;
+
+use super::MAX_MESSAGE;
+use crate::client::backoff::Backoff;
+
+/// What has to be remembered of a stream to take it up again.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Cursor {
+    /// The id of the last event that had one.
+    pub(super) last_event_id: Option<String>,
+    /// The last `retry` the server gave.
+    pub(super) retry: Option<Duration>,
+}
+
+impl Cursor {
+    /// How long to wait before the stream is taken up again: what the server asked for, and more when it keeps failing.
+    pub(super) fn wait(&self, backoff: &mut Backoff) -> Duration {
+        let first = backoff.tries() == 0;
+        let wait = backoff.next();
+        match self.retry {
+            Some(retry) if first => retry.max(Duration::from_millis(20)),
+            Some(retry) => retry.max(wait),
+            None => wait,
+        }
+    }
+}
+
+type Bytestream = Pin<Box<dyn Stream<Item = Result<Bytes, std::io::Error>> + Send>>;
+
+/// The events of one reply.
+pub(super) struct Events {
+    stream: SseByteStream<Bytestream>,
+    /// The event that a resumed stream may begin with although we have it.
+    repeated: Option<String>,
+}
+
+impl Events {
+    /// Reads the body of `response`; `resumed` is the id that was sent as `Last-Event-ID`.
+    pub(super) fn of(response: reqwest::Response, resumed: Option<String>) -> Self {
+        let mut limiter = Limiter::default();
+        let bytes = response.bytes_stream().map(move |chunk| {
+            let chunk = chunk.map_err(std::io::Error::other)?;
+            if limiter.exceeded(&chunk) {
+                return Err(std::io::Error::other(format!(
+                    "an event is larger than {MAX_MESSAGE} bytes"
+                )));
+            }
+            Ok(chunk)
+        });
+        Self {
+            stream: SseByteStream::new(Box::pin(bytes)),
+            repeated: resumed,
+        }
+    }
+
+    /// The data of the next event that has any; `Ok(None)` at the end of the stream. Keeps `cursor` up to date.
+    pub(super) async fn next(&mut self, cursor: &mut Cursor) -> Result<Option<Bytes>, String> {
+        while let Some(event) = self.stream.next().await {
+            let event = event.map_err(|error| error.to_string())?;
+            if let Some(ms) = event.retry {
+                cursor.retry = Some(Duration::from_millis(ms.min(86_400_000)));
+            }
+            let repeated = event.id.is_some() && event.id == self.repeated;
+            if let Some(id) = event.id {
+                // A NUL or line end cannot go into a header; the parser has dropped the latter.
+                cursor.last_event_id = Some(id).filter(|id| !id.is_empty());
+            }
+            let message = event
+                .event
+                .as_deref()
+                .is_none_or(|name| name.is_empty() || name == "message");
+            match event.data {
+                Some(data) if message && !repeated && !data.trim().is_empty() => {
+                    return Ok(Some(data.into()));
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Counts the bytes of one event; comments do not count, they keep a stream alive for hours.
+#[derive(Default)]
+struct Limiter {
+    event: usize,
+    line: usize,
+    comment: bool,
+    after_cr: bool,
+}
+
+impl Limiter {
+    fn exceeded(&mut self, chunk: &[u8]) -> bool {
+        for byte in chunk {
+            if std::mem::replace(&mut self.after_cr, *byte == b'\r') && *byte == b'\n' {
+                continue;
+            }
+            if matches!(byte, b'\n' | b'\r') {
+                match (self.line, self.comment) {
+                    (0, _) => self.event = 0,
+                    (_, true) => {}
+                    (line, false) => self.event += line,
+                }
+                (self.line, self.comment) = (0, false);
+                continue;
+            }
+            if self.line == 0 {
+                self.comment = *byte == b':';
+            }
+            self.line += 1;
+            if self.event + self.line > MAX_MESSAGE {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_never_exceed_and_events_do() {
+        let mut limiter = Limiter::default();
+        let comment = [b": keep-alive\n\n".as_slice(), &[b':'; 1024], b"\n"].concat();
+        for _ in 0..(MAX_MESSAGE / 1024 + 2) {
+            assert!(!limiter.exceeded(&comment));
+        }
+        let line = [b"data: ".as_slice(), &[b'x'; 1 << 20], b"\n"].concat();
+        let lines = (0..80).find(|_| limiter.exceeded(&line));
+        assert!(lines.is_some_and(|n| n >= 60), "{lines:?}");
+    }
+
+    #[test]
+    fn an_empty_line_ends_an_event() {
+        let mut limiter = Limiter::default();
+        let event = [b"data: ".as_slice(), &[b'x'; 1 << 20], b"\n\n"].concat();
+        assert!((0..200).all(|_| !limiter.exceeded(&event)));
+    }
+}

@@ -1,0 +1,93 @@
+//! What happens during a call, as a stream of events.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use futures_util::{Stream, StreamExt};
+use rmcp::model::CallToolResult;
+use tokio::sync::mpsc;
+
+use super::{TaskClientError, TaskInfo, TaskProgress};
+
+/// One event of a call. The last one is [`Result`](Self::Result) or [`Error`](Self::Error), and only that.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TaskEvent {
+    /// The server made a task of the call. Never comes for a plain call, nor for a task that was there before.
+    Created(TaskInfo),
+    /// The task's status, its message or another member changed.
+    Status(TaskInfo),
+    /// The tool reported progress. Steps may be missed, by the server or by a slow reader.
+    Progress(TaskProgress),
+    /// The tool's result; it may say `isError: true` of itself.
+    Result(CallToolResult),
+    /// There is no result.
+    Error(TaskClientError),
+}
+
+impl TaskEvent {
+    /// Whether this is the last event.
+    pub fn is_last(&self) -> bool {
+        matches!(self, Self::Result(_) | Self::Error(_))
+    }
+}
+
+/// The events of one call, or of one task.
+///
+/// The call is driven in the background, whether the stream is read or not (up to a few events ahead). Dropping the
+/// stream ends that; the task itself runs on unless [`CallOptions::cancel_on_drop`](super::CallOptions::cancel_on_drop)
+/// is set, a plain call is withdrawn with `notifications/cancelled`.
+#[derive(Debug)]
+pub struct TaskStream {
+    events: mpsc::Receiver<TaskEvent>,
+    ended: bool,
+}
+
+impl TaskStream {
+    pub(super) fn new(events: mpsc::Receiver<TaskEvent>) -> Self {
+        Self {
+            events,
+            ended: false,
+        }
+    }
+
+    /// The next event; `None` after the last one.
+    pub async fn next(&mut self) -> Option<TaskEvent> {
+        StreamExt::next(self).await
+    }
+
+    /// Reads to the end, for callers that only want the result.
+    ///
+    /// # Errors
+    /// What [`TaskEvent::Error`] says.
+    pub async fn result(mut self) -> Result<CallToolResult, TaskClientError> {
+        while let Some(event) = self.next().await {
+            match event {
+                TaskEvent::Result(result) => return Ok(result),
+                TaskEvent::Error(error) => return Err(error),
+                TaskEvent::Created(_) | TaskEvent::Status(_) | TaskEvent::Progress(_) => {}
+            }
+        }
+        Err(TaskClientError::Closed)
+    }
+}
+
+impl Stream for TaskStream {
+    type Item = TaskEvent;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<TaskEvent>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let event = match self.events.poll_recv(cx) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Some(event)) => event,
+            // The driver is gone without a word: its runtime is shutting down.
+            Poll::Ready(None) => TaskEvent::Error(TaskClientError::Closed),
+        };
+        self.ended = event.is_last();
+        Poll::Ready(Some(event))
+    }
+}

@@ -1,0 +1,175 @@
+//! Building a server's task plane.
+
+use std::{sync::Arc, time::Duration};
+
+use super::plane::Plane;
+use crate::{
+    runtime::{BuildError, Limits, Runtime, TaskHandle, TaskTool},
+    store::{MemoryStore, StoreError, TaskStore},
+    task::{Clock, TaskId},
+};
+
+/// Tells whom a request stands for; `None` refuses it.
+#[cfg(feature = "http")]
+pub(crate) type OwnerRule =
+    Arc<dyn Fn(&http::request::Parts) -> Option<crate::task::Owner> + Send + Sync>;
+
+/// Task tools in front of an MCP server: see the [crate docs](crate) for a whole one.
+#[derive(Clone)]
+pub struct Tasks {
+    pub(crate) plane: Arc<Plane>,
+    #[cfg(feature = "http")]
+    pub(crate) owner: Option<OwnerRule>,
+}
+
+/// Collects what a [`Tasks`] is made of.
+#[must_use]
+pub struct TasksBuilder {
+    store: Arc<dyn TaskStore>,
+    limits: Limits,
+    clock: Clock,
+    tools: Vec<TaskTool>,
+    #[cfg(feature = "http")]
+    owner: Option<OwnerRule>,
+}
+
+impl Tasks {
+    /// Begins with a [`MemoryStore`], the default [`Limits`] and no tools.
+    pub fn builder() -> TasksBuilder {
+        TasksBuilder {
+            store: Arc::new(MemoryStore::new()),
+            limits: Limits::default(),
+            clock: Clock::system(),
+            tools: Vec::new(),
+            #[cfg(feature = "http")]
+            owner: None,
+        }
+    }
+
+    /// Adds a tool at run time; connected clients are told that the list changed.
+    ///
+    /// # Errors
+    /// See [`Runtime::add_tool`].
+    pub fn add_tool(&self, tool: TaskTool) -> Result<(), BuildError> {
+        self.plane.runtime.add_tool(tool)?;
+        self.plane.tools_changed();
+        Ok(())
+    }
+
+    /// Removes a tool at run time; whether it was there. Its running tasks go on.
+    pub fn remove_tool(&self, name: &str) -> bool {
+        let removed = self.plane.runtime.remove_tool(name);
+        if removed {
+            self.plane.tools_changed();
+        }
+        removed
+    }
+
+    /// A handle on a task of this store, with which its work outside ends it.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn handle(&self, id: &str) -> Result<Option<TaskHandle>, StoreError> {
+        self.plane.runtime.handle(&TaskId::from_stored(id)).await
+    }
+
+    /// The runtime underneath.
+    pub fn runtime(&self) -> &Runtime {
+        &self.plane.runtime
+    }
+
+    /// Ends gracefully: see [`Runtime::shutdown`]. Waiting requests are answered or their streams closed.
+    pub async fn shutdown(&self, patience: Duration) {
+        self.plane.runtime.shutdown(patience).await;
+    }
+}
+
+impl TasksBuilder {
+    /// Where tasks are kept.
+    pub fn store(self, store: impl TaskStore) -> Self {
+        self.shared_store(Arc::new(store))
+    }
+
+    /// The same for a store that others use too.
+    pub fn shared_store(mut self, store: Arc<dyn TaskStore>) -> Self {
+        self.store = store;
+        self
+    }
+
+    /// The limits.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Where the time is read; for tests.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Adds a tool.
+    pub fn tool(mut self, tool: TaskTool) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// Adds tools.
+    pub fn tools(mut self, tools: impl IntoIterator<Item = TaskTool>) -> Self {
+        self.tools.extend(tools);
+        self
+    }
+
+    /// Over HTTP: whom a request stands for, from its headers or from what an authentication layer put into its
+    /// extensions. Tasks are bound to that name and nobody else can tell that they exist; `None` is answered 401.
+    /// With it `tasks/list` is offered (2025-11-25 `basic/utilities/tasks`, Task Isolation and Access Control).
+    #[cfg(feature = "http")]
+    pub fn owner<F, N>(mut self, rule: F) -> Self
+    where
+        F: Fn(&http::request::Parts) -> Option<N> + Send + Sync + 'static,
+        N: Into<String>,
+    {
+        self.owner = Some(Arc::new(move |parts| {
+            rule(parts).map(|name| crate::task::Owner::principal(name.into()))
+        }));
+        self
+    }
+
+    /// Over HTTP: whoever holds a task's unguessable id may use it. There is no `tasks/list` then.
+    #[cfg(feature = "http")]
+    pub fn bearer_ids(mut self) -> Self {
+        self.owner = Some(Arc::new(|_| Some(crate::task::Owner::Bearer)));
+        self
+    }
+
+    /// Checks everything and builds it. Nothing is read from the store before the first task traffic.
+    ///
+    /// # Errors
+    /// The first mistake found: see [`BuildError`].
+    pub fn build(self) -> Result<Tasks, BuildError> {
+        let runtime = Runtime::new(self.store, self.limits, self.clock)?;
+        for tool in self.tools {
+            runtime.add_tool(tool)?;
+        }
+        Ok(Tasks {
+            plane: Plane::new(runtime),
+            #[cfg(feature = "http")]
+            owner: self.owner,
+        })
+    }
+}
+
+impl std::fmt::Debug for Tasks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tasks").finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for TasksBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TasksBuilder")
+            .field("limits", &self.limits)
+            .field("tools", &self.tools)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,506 @@
+//! Where questions and notifications go: to exactly one stream, and again only when that is gone.
+//!
+//! The rule (2025-11-25 `basic/utilities/tasks`, Input Required Status and Associating Task-Related Messages, with our
+//! choices): a question goes to the newest open `tasks/result` of its task; else to the general stream of the session
+//! that made the task or, when that is gone, of the session that last named it; else it waits for the next
+//! `tasks/result`. On a general stream only once that session has shown that it knows the task, or one poll interval
+//! after creation. A shimmed call's questions go on the call's own stream. Nothing is queued: open questions are kept
+//! with their task.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::{Duration, Instant},
+};
+
+use super::{
+    outlet::Outlet,
+    session::{Session, Sessions},
+};
+use crate::{
+    runtime::{LogEvent, Observer, ProgressEvent, Runtime, Watch},
+    task::{InputState, Phase, TaskId, TaskRecord},
+    wire::v2025_11_25::{self as g1, QuestionId},
+};
+
+/// The routes of all live tasks that somebody here has to do with.
+pub(crate) struct Delivery {
+    sessions: Arc<Sessions>,
+    routes: papaya::HashMap<TaskId, Arc<Mutex<Route>>>,
+    myself: Weak<Delivery>,
+}
+
+/// What is known of one task's clients.
+struct Route {
+    /// The newest record that was told.
+    record: Option<Arc<TaskRecord>>,
+    /// The session that made the task.
+    creator: Option<Arc<str>>,
+    /// The session that last named it.
+    named_by: Option<Arc<str>>,
+    /// The creator has named the task since it made it.
+    known: bool,
+    /// From when on the creator is taken to know it anyway.
+    knows_from: Option<Instant>,
+    timer_set: bool,
+    /// The open `tasks/result` streams, the newest last.
+    results: Vec<Arc<Outlet>>,
+    /// The stream of the shimmed call.
+    call: Option<Arc<Outlet>>,
+    is_call: bool,
+    /// The last sending of each question that is not answered.
+    sent: HashMap<Arc<str>, Sending>,
+    _watch: Option<Watch>,
+}
+
+struct Sending {
+    request_id: String,
+    outlet: Arc<Outlet>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Route {
+    fn new() -> Self {
+        Self {
+            record: None,
+            creator: None,
+            named_by: None,
+            known: false,
+            knows_from: None,
+            timer_set: false,
+            results: Vec::new(),
+            call: None,
+            is_call: false,
+            sent: HashMap::new(),
+            _watch: None,
+        }
+    }
+}
+
+/// Where a message about a task goes now.
+enum Target {
+    Stream(Arc<Outlet>),
+    /// Nowhere until this session opens a general stream.
+    WhenOpen(Arc<Session>),
+    /// Nowhere before this moment.
+    NotBefore(Instant),
+    Nowhere,
+}
+
+impl Delivery {
+    pub(crate) fn new(sessions: Arc<Sessions>) -> Arc<Self> {
+        Arc::new_cyclic(|myself| Self {
+            sessions,
+            routes: papaya::HashMap::new(),
+            myself: myself.clone(),
+        })
+    }
+
+    fn route(&self, id: &TaskId) -> Option<Arc<Mutex<Route>>> {
+        self.routes.pin().get(id).cloned()
+    }
+
+    fn route_or_new(&self, id: &TaskId) -> Arc<Mutex<Route>> {
+        self.routes
+            .pin()
+            .get_or_insert_with(id.clone(), || Arc::new(Mutex::new(Route::new())))
+            .clone()
+    }
+
+    /// A session is about to make the task `id`. Before it exists, so that nothing its body says is lost.
+    pub(crate) fn creating(
+        &self,
+        runtime: &Runtime,
+        id: &TaskId,
+        session: &Session,
+        poll: Duration,
+    ) {
+        let watch = runtime.follow(id);
+        let route = self.route_or_new(id);
+        let mut route = lock(&route);
+        route.creator = session.is_real.then(|| session.key.clone());
+        route.knows_from = Some(Instant::now() + poll);
+        route._watch = Some(watch);
+    }
+
+    /// The same for a shimmed call, whose stream takes everything.
+    pub(crate) fn calling(
+        &self,
+        runtime: &Runtime,
+        id: &TaskId,
+        session: &Session,
+        call: Arc<Outlet>,
+    ) {
+        let watch = runtime.follow(id);
+        let route = self.route_or_new(id);
+        let mut route = lock(&route);
+        route.creator = session.is_real.then(|| session.key.clone());
+        route.is_call = true;
+        route.call = Some(call);
+        route._watch = Some(watch);
+    }
+
+    /// The stream of a shimmed call has come back. Whether the call is still going on.
+    pub(crate) fn rejoin(&self, record: &Arc<TaskRecord>, call: Arc<Outlet>) {
+        let route = self.route_or_new(&record.id);
+        let mut route = lock(&route);
+        route.is_call = true;
+        route.call = Some(call);
+        take_newer(&mut route, record);
+        self.pump(&mut route);
+    }
+
+    /// Nothing came of it.
+    pub(crate) fn forget(&self, id: &TaskId) {
+        self.routes.pin().remove(id);
+    }
+
+    /// A session named a live task in an allowed `tasks/*`.
+    pub(crate) fn named(&self, runtime: &Runtime, session: &Session, record: &Arc<TaskRecord>) {
+        if record.is_terminal() || !session.is_real {
+            return;
+        }
+        let (route, new) = match self.route(&record.id) {
+            Some(route) => (route, false),
+            None => (self.route_or_new(&record.id), true),
+        };
+        let watch = new.then(|| runtime.follow(&record.id));
+        if new {
+            // What was written between the caller's read and the watch.
+            let (runtime, id) = (runtime.clone(), record.id.clone());
+            tokio::spawn(async move { runtime.refresh(&id).await });
+        }
+        let mut route = lock(&route);
+        let is_creator = route.creator.as_ref() == Some(&session.key);
+        let by_now = is_creator && !route.known;
+        let other = route.named_by.as_ref() != Some(&session.key);
+        if !(new || by_now || other) {
+            return;
+        }
+        if new {
+            // Made before this process, or in another: its record says by which session.
+            route.creator = record.origin.session.clone();
+            route._watch = watch;
+        }
+        if route.creator.as_ref() == Some(&session.key) {
+            route.known = true;
+        }
+        route.named_by = Some(session.key.clone());
+        take_newer(&mut route, record);
+        self.pump(&mut route);
+    }
+
+    /// A `tasks/result` of the task has been opened on this stream, until the guard is dropped.
+    pub(crate) fn result_opened(
+        &self,
+        runtime: &Runtime,
+        session: &Session,
+        record: &Arc<TaskRecord>,
+        outlet: Arc<Outlet>,
+        own_stream: bool,
+    ) -> ResultGuard {
+        self.named(runtime, session, record);
+        let shared = self.route_or_new(&record.id);
+        let mut route = lock(&shared);
+        if route._watch.is_none() {
+            route._watch = Some(runtime.follow(&record.id));
+            route.creator = record.origin.session.clone();
+        }
+        route.results.push(outlet.clone());
+        take_newer(&mut route, record);
+        self.pump(&mut route);
+        ResultGuard {
+            delivery: self.myself.clone(),
+            task: record.id.clone(),
+            outlet,
+            own_stream,
+        }
+    }
+
+    fn result_closed(&self, task: &TaskId, outlet: &Arc<Outlet>, own_stream: bool) {
+        if let Some(route) = self.route(task) {
+            let mut route = lock(&route);
+            if let Some(at) = route
+                .results
+                .iter()
+                .position(|have| have.id() == outlet.id())
+            {
+                route.results.remove(at);
+            }
+        }
+        if own_stream {
+            self.closed(outlet);
+        }
+    }
+
+    /// A session opened a general stream.
+    pub(crate) fn general_opened(&self, session: &Arc<Session>, outlet: &Arc<Outlet>) {
+        for task in session.add_general(outlet.clone()) {
+            self.pump_task(&task);
+        }
+    }
+
+    /// A stream is gone: what it carried unanswered is sent again, where there is another.
+    pub(crate) fn closed(&self, outlet: &Arc<Outlet>) {
+        if let Some(session) = self.sessions.get(&outlet.session) {
+            session.remove_general(outlet);
+        }
+        for task in outlet.close() {
+            self.pump_task(&task);
+        }
+    }
+
+    fn pump_task(&self, id: &TaskId) {
+        if let Some(route) = self.route(id) {
+            self.pump(&mut lock(&route));
+        }
+    }
+
+    /// Sends what is due for a task.
+    fn pump(&self, route: &mut Route) {
+        let Some(record) = route.record.clone() else {
+            return;
+        };
+        for input in &record.inputs {
+            if input.is_open() && !record.is_terminal() {
+                if route
+                    .sent
+                    .get(&input.key)
+                    .is_some_and(|sending| sending.outlet.is_open())
+                {
+                    continue;
+                }
+                match self.target(route, &record) {
+                    Target::Stream(outlet) => {
+                        let request_id = QuestionId::mint(&record.id, &input.key);
+                        if outlet.send(g1::question(&request_id, &record, input, !route.is_call)) {
+                            tracing::debug!(task = %record.id, key = &*input.key, "question sent");
+                            outlet.carry(&record.id);
+                            route
+                                .sent
+                                .insert(input.key.clone(), Sending { request_id, outlet });
+                        }
+                    }
+                    Target::WhenOpen(session) => session.wait_for_general(&record.id),
+                    Target::NotBefore(at) => self.pump_later(route, &record.id, at),
+                    Target::Nowhere => {}
+                }
+            } else if let Some(sending) = route.sent.remove(&input.key) {
+                // Answered questions are done with; others are taken back where they were asked.
+                if !matches!(input.state, InputState::Answered(_)) {
+                    let why = if record.is_terminal() {
+                        "the task has ended"
+                    } else {
+                        "no longer asked"
+                    };
+                    sending.outlet.send(g1::cancelled(&sending.request_id, why));
+                }
+                if route
+                    .sent
+                    .values()
+                    .all(|other| other.outlet.id() != sending.outlet.id())
+                {
+                    sending.outlet.uncarry(&record.id);
+                }
+            }
+        }
+    }
+
+    fn target(&self, route: &Route, record: &TaskRecord) -> Target {
+        if route.is_call {
+            return match route.call.as_ref().filter(|call| call.is_open()) {
+                Some(call) => Target::Stream(call.clone()),
+                None => Target::Nowhere,
+            };
+        }
+        if let Some(newest) = route.results.iter().rev().find(|outlet| outlet.is_open()) {
+            return Target::Stream(newest.clone());
+        }
+        let allowed = |key: &Arc<str>| {
+            self.sessions
+                .get(key)
+                .filter(|session| *session.owner() == record.owner)
+        };
+        let creator = route.creator.as_ref().and_then(allowed);
+        let namer = route.named_by.as_ref().and_then(allowed);
+        if let Some(session) = &creator {
+            if let Some(outlet) = session.general() {
+                return match route.knows_from {
+                    Some(from) if !route.known && Instant::now() < from => Target::NotBefore(from),
+                    _ => Target::Stream(outlet),
+                };
+            }
+            session.wait_for_general(&record.id);
+        }
+        if let Some(session) = namer {
+            return match session.general() {
+                Some(outlet) => Target::Stream(outlet),
+                None => Target::WhenOpen(session),
+            };
+        }
+        Target::Nowhere
+    }
+
+    fn pump_later(&self, route: &mut Route, id: &TaskId, at: Instant) {
+        if std::mem::replace(&mut route.timer_set, true) {
+            return;
+        }
+        let (delivery, id) = (self.myself.clone(), id.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep_until(at.into()).await;
+            if let Some(delivery) = delivery.upgrade()
+                && let Some(route) = delivery.route(&id)
+            {
+                let mut route = lock(&route);
+                route.timer_set = false;
+                delivery.pump(&mut route);
+            }
+        });
+    }
+
+    /// The one stream for progress and logs: of the session that made the task.
+    fn creators_stream(&self, route: &Route) -> Option<Arc<Outlet>> {
+        if route.is_call {
+            return route.call.clone().filter(|call| call.is_open());
+        }
+        let creator = route.creator.as_ref()?;
+        let result = route
+            .results
+            .iter()
+            .rev()
+            .find(|outlet| outlet.is_open() && outlet.session == *creator);
+        result
+            .cloned()
+            .or_else(|| self.sessions.get(creator)?.general())
+    }
+}
+
+fn take_newer(route: &mut Route, record: &Arc<TaskRecord>) {
+    if route
+        .record
+        .as_ref()
+        .is_none_or(|have| have.revision < record.revision)
+    {
+        route.record = Some(record.clone());
+    }
+}
+
+impl Observer for Delivery {
+    fn changed(&self, record: &Arc<TaskRecord>) {
+        let Some(shared) = self.route(&record.id) else {
+            return;
+        };
+        let mut route = lock(&shared);
+        let before = route.record.clone();
+        if before
+            .as_ref()
+            .is_some_and(|have| have.revision >= record.revision)
+        {
+            return;
+        }
+        route.record = Some(record.clone());
+        let told = match &before {
+            Some(before) => record.tells_more_than(before),
+            // Creation is told by its answer.
+            None => record.phase() != Phase::Working,
+        };
+        if told && !route.is_call {
+            match self.target(&route, record) {
+                Target::Stream(outlet) => {
+                    outlet.send(g1::status_changed(record));
+                }
+                // Best effort, never queued; but a notification is no question: it may come before the handle.
+                Target::NotBefore(_) => {
+                    if let Some(outlet) = self.creators_stream(&route) {
+                        outlet.send(g1::status_changed(record));
+                    }
+                }
+                Target::WhenOpen(_) | Target::Nowhere => {}
+            }
+        }
+        self.pump(&mut route);
+        if record.is_terminal() {
+            for key in [&route.creator, &route.named_by].into_iter().flatten() {
+                if let Some(session) = self.sessions.get(key) {
+                    session.stop_waiting(&record.id);
+                }
+            }
+            drop(route);
+            self.routes.pin().remove(&record.id);
+        }
+    }
+
+    fn removed(&self, id: &TaskId) {
+        if let Some(route) = self.routes.pin().remove(id) {
+            let mut route = lock(route);
+            for (_, sending) in route.sent.drain() {
+                sending
+                    .outlet
+                    .send(g1::cancelled(&sending.request_id, "the task has expired"));
+                sending.outlet.uncarry(id);
+            }
+        }
+    }
+
+    fn progress(&self, record: &Arc<TaskRecord>, event: &ProgressEvent) {
+        let (Some(token), Some(route)) = (&record.origin.progress_token, self.route(&record.id))
+        else {
+            return;
+        };
+        let route = lock(&route);
+        if let Some(outlet) = self.creators_stream(&route) {
+            let message = event.message.as_deref();
+            outlet.send(g1::progress(
+                record,
+                token,
+                event.done,
+                event.total,
+                message,
+                !route.is_call,
+            ));
+        }
+    }
+
+    fn log(&self, record: &Arc<TaskRecord>, event: &LogEvent) {
+        let Some(route) = self.route(&record.id) else {
+            return;
+        };
+        let route = lock(&route);
+        let Some(outlet) = self.creators_stream(&route) else {
+            return;
+        };
+        if self
+            .sessions
+            .get(&outlet.session)
+            .is_none_or(|session| session.wants_log(event.level))
+        {
+            let logger = event.logger.as_deref();
+            outlet.send(g1::log_message(
+                record,
+                event.level.as_str(),
+                logger,
+                &event.data,
+                !route.is_call,
+            ));
+        }
+    }
+}
+
+/// An open `tasks/result`. Dropping it is the waiter leaving; the task is not touched.
+pub(crate) struct ResultGuard {
+    delivery: Weak<Delivery>,
+    task: TaskId,
+    outlet: Arc<Outlet>,
+    own_stream: bool,
+}
+
+impl Drop for ResultGuard {
+    fn drop(&mut self) {
+        if let Some(delivery) = self.delivery.upgrade() {
+            delivery.result_closed(&self.task, &self.outlet, self.own_stream);
+        }
+    }
+}

@@ -1,0 +1,611 @@
+//! Streamable HTTP: a tower service in front of rmcp's, or of any other MCP HTTP service.
+//!
+//! A message that is not ours goes on as the bytes that came. What we answer at once is one `application/json` body;
+//! SSE is opened only when there is something to wait for.
+
+mod guard;
+mod patching;
+mod sessions;
+mod sse;
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
+use http_body::Body;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited, combinators::UnsyncBoxBody};
+use rmcp::{
+    ServerHandler,
+    transport::streamable_http_server::{
+        StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+    },
+};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::{
+    Tasks,
+    builder::OwnerRule,
+    patch::{self, ClientFacts},
+    plane::{Carrier, Plane, Verdict},
+    session::Session,
+};
+use crate::{
+    runtime::BuildError,
+    task::Owner,
+    wire::{
+        envelope::{self, Message},
+        v2025_11_25 as g1, v2026_07_28 as g2,
+    },
+};
+use guard::Guard;
+
+/// The errors that bodies have.
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A body that broke off.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct BodyError(BoxError);
+
+impl BodyError {
+    pub(crate) fn new(error: impl Into<BoxError>) -> Self {
+        Self(error.into())
+    }
+}
+
+/// The body of requests to the inner service and of all responses.
+pub type McpBody = UnsyncBoxBody<Bytes, BodyError>;
+
+type Inner = Arc<
+    dyn Fn(Request<McpBody>) -> Pin<Box<dyn Future<Output = Response<McpBody>> + Send>>
+        + Send
+        + Sync,
+>;
+
+const SESSION_ID: &str = "mcp-session-id";
+const PROTOCOL_VERSION: &str = "mcp-protocol-version";
+const LAST_EVENT_ID: &str = "last-event-id";
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// The revisions that have sessions; a header with another one is the inner server's to judge.
+const SESSION_VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", g1::VERSION];
+
+/// How the HTTP edge behaves.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct HttpOptions {
+    /// Host names (or `host:port`) that requests may be addressed to; empty allows all. Loopback by default.
+    pub allowed_hosts: Vec<String>,
+    /// Origins that browsers may call from, as `scheme://host:port`, `scheme://host:*` for any port, or `null`.
+    /// Loopback by default; a request without an `Origin` always passes.
+    pub allowed_origins: Vec<String>,
+    /// Allow every origin.
+    pub any_origin: bool,
+    /// Bytes of a request body (4 MiB).
+    pub max_body_bytes: usize,
+    /// How often a comment keeps a quiet SSE stream alive (15 s).
+    pub sse_keep_alive: Duration,
+    /// The inner service keeps no sessions.
+    pub stateless: bool,
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        let hosts = ["localhost", "127.0.0.1", "::1"];
+        let origins = [
+            "http://localhost:*",
+            "http://127.0.0.1:*",
+            "http://[::1]:*",
+            "https://localhost:*",
+        ];
+        Self {
+            allowed_hosts: hosts.map(str::to_owned).to_vec(),
+            allowed_origins: origins.map(str::to_owned).to_vec(),
+            any_origin: false,
+            max_body_bytes: 4 * 1024 * 1024,
+            sse_keep_alive: Duration::from_secs(15),
+            stateless: false,
+        }
+    }
+}
+
+impl Tasks {
+    /// A tower service: the task tools in front of rmcp's [`StreamableHttpService`] with `factory` and `config`.
+    /// Sessions are kept in the task store too, so that any replica serves them, also after a restart. Where `config`
+    /// allows no origins, loopback origins are allowed and all others refused (403).
+    ///
+    /// `factory` is called per session and, from 2026-07-28 on, per request: hand out clones of one `Arc`.
+    ///
+    /// # Errors
+    /// [`BuildError::NoOwnerRule`] unless the builder was told whom tasks belong to, [`BuildError::DuplicateTool`] if
+    /// the inner server is known to have a tool of the same name.
+    pub fn streamable_http<H: ServerHandler>(
+        &self,
+        factory: impl Fn() -> Result<H, std::io::Error> + Send + Sync + 'static,
+        mut config: StreamableHttpServerConfig,
+    ) -> Result<TasksHttp, BuildError> {
+        let factory = Arc::new(factory);
+        if let Ok(handler) = factory() {
+            self.plane
+                .check_names(|name| handler.get_tool(name).is_some())?;
+        }
+        let tool_of = factory.clone();
+        let _ = self.plane.inner_tool.set(Arc::new(move |name| {
+            tool_of().is_ok_and(|handler| handler.get_tool(name).is_some())
+        }));
+        let defaults = HttpOptions::default();
+        let mut options = HttpOptions {
+            allowed_hosts: config.allowed_hosts.clone(),
+            allowed_origins: config.allowed_origins.clone(),
+            max_body_bytes: config.max_request_body_bytes,
+            sse_keep_alive: config.sse_keep_alive.unwrap_or(defaults.sse_keep_alive),
+            stateless: !config.legacy_session_mode,
+            ..defaults.clone()
+        };
+        if config.allowed_origins.is_empty() && !guard::refuses_every_origin(&config) {
+            options.allowed_origins = defaults.allowed_origins;
+            config.allowed_origins = options.allowed_origins.clone();
+        }
+        if config.session_store.is_none() {
+            config.session_store = Some(Arc::new(sessions::StoredSessions::new(
+                self.plane.runtime.clone(),
+            )));
+        }
+        let service = StreamableHttpService::new(
+            move || factory(),
+            Arc::new(LocalSessionManager::default()),
+            config,
+        );
+        Ok(self.layer(options)?.wrap(service))
+    }
+
+    /// A tower layer, for whoever already has an MCP HTTP service.
+    ///
+    /// # Errors
+    /// [`BuildError::NoOwnerRule`] unless the builder was told whom tasks belong to.
+    pub fn layer(&self, options: HttpOptions) -> Result<TasksLayer, BuildError> {
+        let owner = self.owner.clone().ok_or(BuildError::NoOwnerRule)?;
+        Ok(TasksLayer {
+            plane: self.plane.clone(),
+            owner,
+            options,
+        })
+    }
+}
+
+/// Puts the task tools in front of an MCP HTTP service: see [`Tasks::layer`].
+#[derive(Clone)]
+pub struct TasksLayer {
+    plane: Arc<Plane>,
+    owner: OwnerRule,
+    options: HttpOptions,
+}
+
+impl TasksLayer {
+    fn wrap<S, B>(&self, service: S) -> TasksHttp
+    where
+        S: Service<Request<McpBody>, Response = Response<B>, Error = Infallible>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+        S::Future: Send,
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let inner: Inner = Arc::new(move |request| {
+            let mut service = service.clone();
+            Box::pin(async move {
+                let ready = std::future::poll_fn(|cx| service.poll_ready(cx)).await;
+                let Ok(()) = ready;
+                let Ok(response) = service.call(request).await;
+                response.map(|body| body.map_err(BodyError::new).boxed_unsync())
+            })
+        });
+        TasksHttp(Arc::new(Shared {
+            guard: Guard::new(&self.options),
+            options: self.options.clone(),
+            owner: self.owner.clone(),
+            plane: self.plane.clone(),
+            keeper: std::sync::Once::new(),
+            inner,
+        }))
+    }
+}
+
+impl<S, B> Layer<S> for TasksLayer
+where
+    S: Service<Request<McpBody>, Response = Response<B>, Error = Infallible>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    S::Future: Send,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Service = TasksHttp;
+
+    fn layer(&self, service: S) -> TasksHttp {
+        self.wrap(service)
+    }
+}
+
+/// The MCP endpoint: the task tools in front of an inner service. A tower `Service`, cheap to clone.
+#[derive(Clone)]
+pub struct TasksHttp(Arc<Shared>);
+
+impl std::fmt::Debug for TasksHttp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TasksHttp")
+            .field("options", &self.0.options)
+            .finish_non_exhaustive()
+    }
+}
+
+struct Shared {
+    plane: Arc<Plane>,
+    owner: OwnerRule,
+    guard: Guard,
+    options: HttpOptions,
+    inner: Inner,
+    keeper: std::sync::Once,
+}
+
+impl<B> Service<Request<B>> for TasksHttp
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<McpBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let shared = self.0.clone();
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            Ok(shared
+                .handle(parts, body.map_err(BodyError::new).boxed_unsync())
+                .await)
+        })
+    }
+}
+
+impl Shared {
+    async fn handle(self: Arc<Self>, parts: Parts, body: McpBody) -> Response<McpBody> {
+        if let Err(why) = self.guard.check(&parts) {
+            return text(StatusCode::FORBIDDEN, why);
+        }
+        let Some(owner) = (self.owner)(&parts) else {
+            let mut response = text(StatusCode::UNAUTHORIZED, "Unauthorized");
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            return response;
+        };
+        match parts.method {
+            Method::POST => self.post(parts, body, owner).await,
+            Method::GET => self.get(parts, body, owner).await,
+            Method::DELETE => self.delete(parts, body, owner).await,
+            _ => (self.inner)(Request::from_parts(parts, body)).await,
+        }
+    }
+
+    async fn post(
+        self: &Arc<Self>,
+        parts: Parts,
+        body: McpBody,
+        owner: Owner,
+    ) -> Response<McpBody> {
+        if let Err(response) = check_media_types(&parts.headers) {
+            return response;
+        }
+        let bytes = match self.read(&parts.headers, body).await {
+            Ok(bytes) => bytes,
+            Err(response) => return response,
+        };
+        let message = match Message::parse(&bytes) {
+            Ok(message) => message,
+            Err(malformed) => {
+                return json(
+                    StatusCode::BAD_REQUEST,
+                    envelope::error(malformed.id, &malformed.error),
+                );
+            }
+        };
+        if message.method() == Some("initialize") {
+            return self.initialize(parts, &message, bytes.clone(), owner).await;
+        }
+        let session = match self.session_of(&parts, &message, &owner).await {
+            SessionOf::Known(session) => session,
+            // Sessions the inner server does not know, older transports, and 2026-07-28: not ours to answer.
+            SessionOf::Inner => return self.pass(&parts, bytes.clone()).await,
+            SessionOf::Gone => return text(StatusCode::NOT_FOUND, "Not Found: Session not found"),
+        };
+        self.used(&session, &parts);
+        if let Message::Request { id, method, .. } = &message
+            && method == "tools/list"
+        {
+            return self.tools_list(&parts, bytes.clone(), id, &session).await;
+        }
+        match self.plane.handle(&session, &message, &Carrier::Own).await {
+            Verdict::Pass => {
+                let response = self.pass(&parts, bytes.clone()).await;
+                sse::keep_open(response, session)
+            }
+            Verdict::Reply(reply) => json(StatusCode::OK, reply),
+            Verdict::Taken => empty(StatusCode::ACCEPTED),
+            Verdict::Pending(pending) => {
+                sse::answer(&self.plane, session, pending, self.options.sse_keep_alive).await
+            }
+        }
+    }
+
+    /// The general stream of a session, or a shimmed call that is rejoined.
+    async fn get(self: &Arc<Self>, parts: Parts, body: McpBody, owner: Owner) -> Response<McpBody> {
+        let Some(key) = session_id(&parts.headers) else {
+            return (self.inner)(Request::from_parts(parts, body)).await;
+        };
+        let session = match self.find_session(&parts, &key, &owner).await {
+            SessionOf::Known(session) => session,
+            SessionOf::Inner => return (self.inner)(Request::from_parts(parts, body)).await,
+            SessionOf::Gone => return text(StatusCode::NOT_FOUND, "Not Found: Session not found"),
+        };
+        self.used(&session, &parts);
+        if let Some(event) = parts
+            .headers
+            .get(LAST_EVENT_ID)
+            .and_then(|value| value.to_str().ok())
+            && let Some(rejoin) = sse::EventId::parse(event)
+        {
+            return sse::rejoin(&self.plane, session, rejoin, self.options.sse_keep_alive).await;
+        }
+        let response = (self.inner)(Request::from_parts(parts, body)).await;
+        if !response.status().is_success() || !is_sse(response.headers()) {
+            return response;
+        }
+        sse::merge_general(&self.plane, response, session)
+    }
+
+    /// Ends the session, but not its owner's tasks.
+    async fn delete(
+        self: &Arc<Self>,
+        parts: Parts,
+        body: McpBody,
+        owner: Owner,
+    ) -> Response<McpBody> {
+        let key = session_id(&parts.headers);
+        if let Some(key) = &key {
+            match self.find_session(&parts, key, &owner).await {
+                SessionOf::Known(_) | SessionOf::Inner => {}
+                SessionOf::Gone => {
+                    return text(StatusCode::NOT_FOUND, "Not Found: Session not found");
+                }
+            }
+        }
+        let response = (self.inner)(Request::from_parts(parts, body)).await;
+        if let Some(key) = key.filter(|_| response.status().is_success()) {
+            self.end_session(&key).await;
+        }
+        response
+    }
+
+    async fn initialize(
+        self: &Arc<Self>,
+        parts: Parts,
+        message: &Message<'_>,
+        bytes: Bytes,
+        owner: Owner,
+    ) -> Response<McpBody> {
+        let client = match message {
+            Message::Request { params, .. } => ClientFacts::of(*params),
+            _ => return self.pass(&parts, bytes).await,
+        };
+        let response = self.pass(&parts, bytes).await;
+        if !response.status().is_success() {
+            return response;
+        }
+        let key = session_id(response.headers());
+        let list = owner != Owner::Bearer;
+        let mut facts = None;
+        let response = patching::response(response, |message| {
+            let (patched, found) = patch::initialize(message, client.clone(), &owner, list)?;
+            facts = Some(found);
+            Some(patched)
+        })
+        .await;
+        if let (Some(key), Some(facts)) = (key, facts) {
+            self.begin_session(&key, owner, facts).await;
+        }
+        response
+    }
+
+    async fn tools_list(
+        self: &Arc<Self>,
+        parts: &Parts,
+        bytes: Bytes,
+        id: &serde_json::value::RawValue,
+        session: &Arc<Session>,
+    ) -> Response<McpBody> {
+        let generation = session.generation();
+        if session
+            .facts
+            .load()
+            .as_deref()
+            .is_some_and(|facts| !facts.inner_tools)
+        {
+            return json(
+                StatusCode::OK,
+                patch::own_tools_list(&self.plane, id, generation),
+            );
+        }
+        let response = self.pass(parts, bytes).await;
+        let wanted = id.get().to_owned();
+        let plane = self.plane.clone();
+        patching::response(response, move |message| {
+            let is_answer = match Message::parse(message) {
+                Ok(Message::Result { id, .. } | Message::Error { id: Some(id), .. }) => {
+                    id.get() == wanted
+                }
+                _ => false,
+            };
+            is_answer.then(|| patch::tools_list(&plane, message, generation))
+        })
+        .await
+    }
+
+    /// Hands a request on with the bytes that came.
+    async fn pass(&self, parts: &Parts, bytes: Bytes) -> Response<McpBody> {
+        let body = Full::new(bytes)
+            .map_err(|never| match never {})
+            .boxed_unsync();
+        (self.inner)(Request::from_parts(parts.clone(), body)).await
+    }
+
+    async fn read(&self, headers: &HeaderMap, body: McpBody) -> Result<Bytes, Response<McpBody>> {
+        let limit = self.options.max_body_bytes;
+        let too_large = || {
+            let why = format!("Payload Too Large: the body exceeds the limit of {limit} bytes");
+            text(StatusCode::PAYLOAD_TOO_LARGE, why)
+        };
+        let declared = headers
+            .get(header::CONTENT_LENGTH)
+            .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+        if declared.is_some_and(|length| length > limit as u64) {
+            return Err(too_large());
+        }
+        match Limited::new(body, limit).collect().await {
+            Ok(collected) => Ok(collected.to_bytes()),
+            Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
+            Err(error) => Err(text(
+                StatusCode::BAD_REQUEST,
+                format!("Bad Request: the body broke off: {error}"),
+            )),
+        }
+    }
+}
+
+/// Whose session a request is in.
+enum SessionOf {
+    Known(Arc<Session>),
+    /// None of ours: the inner server answers.
+    Inner,
+    /// There is no such session, as far as this requestor is to know.
+    Gone,
+}
+
+impl Shared {
+    async fn session_of(
+        self: &Arc<Self>,
+        parts: &Parts,
+        message: &Message<'_>,
+        owner: &Owner,
+    ) -> SessionOf {
+        let params = match message {
+            Message::Request { params, .. } | Message::Notification { params, .. } => *params,
+            Message::Result { .. } | Message::Error { .. } => None,
+        };
+        let header = parts.headers.get(PROTOCOL_VERSION);
+        let version = header.map(|value| value.to_str().unwrap_or("not text"));
+        if g2::named_version(params).is_some()
+            || version.is_some_and(|v| !SESSION_VERSIONS.contains(&v))
+        {
+            return SessionOf::Inner;
+        }
+        match session_id(&parts.headers) {
+            Some(key) => self.find_session(parts, &key, owner).await,
+            None if self.options.stateless && version == Some(g1::VERSION) => {
+                SessionOf::Known(self.session_of_nobody(owner))
+            }
+            None => SessionOf::Inner,
+        }
+    }
+}
+
+fn session_id(headers: &HeaderMap) -> Option<String> {
+    headers
+        .get(SESSION_ID)
+        .and_then(|value| value.to_str().ok())
+        .map(str::to_owned)
+}
+
+fn is_sse(headers: &HeaderMap) -> bool {
+    media_type(headers).is_some_and(|essence| essence.eq_ignore_ascii_case("text/event-stream"))
+}
+
+fn media_type(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    Some(value.split(';').next().unwrap_or(value).trim())
+}
+
+/// 406 and 415, as rmcp has them.
+fn check_media_types(headers: &HeaderMap) -> Result<(), Response<McpBody>> {
+    let accepted: Vec<&str> = headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|entry| entry.split(';').next().unwrap_or(entry).trim())
+        .collect();
+    let accepts = |wanted: &str| {
+        accepted
+            .iter()
+            .any(|essence| essence.eq_ignore_ascii_case(wanted))
+    };
+    if !(accepts("application/json") && accepts("text/event-stream")) {
+        let why = "Not Acceptable: Client must accept both application/json and text/event-stream";
+        return Err(text(StatusCode::NOT_ACCEPTABLE, why));
+    }
+    if !media_type(headers).is_some_and(|essence| essence.eq_ignore_ascii_case("application/json"))
+    {
+        let why = "Unsupported Media Type: Content-Type must be application/json";
+        return Err(text(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+    }
+    Ok(())
+}
+
+fn respond(
+    status: StatusCode,
+    content_type: Option<HeaderValue>,
+    body: impl Into<Bytes>,
+) -> Response<McpBody> {
+    let body = Full::new(body.into())
+        .map_err(|never| match never {})
+        .boxed_unsync();
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    if let Some(content_type) = content_type {
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, content_type);
+    }
+    response
+}
+
+fn json(status: StatusCode, body: Vec<u8>) -> Response<McpBody> {
+    respond(status, Some(JSON), body)
+}
+
+fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<McpBody> {
+    respond(
+        status,
+        Some(HeaderValue::from_static("text/plain; charset=utf-8")),
+        body,
+    )
+}
+
+fn empty(status: StatusCode) -> Response<McpBody> {
+    respond(status, None, Bytes::new())
+}

@@ -1,0 +1,21 @@
+//! The edges: stdio and HTTP in front of any rmcp server.
+//!
+//! A [`Tasks`] reads raw JSON-RPC, answers what concerns tasks itself and hands everything else to the inner server
+//! untouched. `plane` decides what a message is and answers it, `delivery` decides where questions and notifications
+//! go, `session` knows who is connected; `stdio` and `http` are the two transports.
+
+mod builder;
+mod call;
+mod delivery;
+#[cfg(feature = "http")]
+mod http;
+mod outlet;
+mod patch;
+mod plane;
+mod session;
+mod stdio;
+
+pub use builder::{Tasks, TasksBuilder};
+#[cfg(feature = "http")]
+pub use http::{BodyError, HttpOptions, McpBody, TasksHttp, TasksLayer};
+pub use stdio::ServeError;

@@ -1,0 +1,451 @@
+//! What a message is, and what is answered to it. Knows no transport.
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, Ordering},
+};
+
+use futures_util::future::BoxFuture;
+use serde_json::{json, value::RawValue};
+use tokio::sync::mpsc;
+
+use super::{
+    call,
+    delivery::Delivery,
+    outlet::Outlet,
+    session::{Session, Sessions},
+};
+use crate::{
+    runtime::{LogLevel, Observer, ReadError, Runtime},
+    store::Access,
+    task::{Answer, ErrorObject, Generation, Owner, RawJson},
+    wire::{
+        envelope::{self, Message, string_of},
+        error::{INVALID_PARAMS, METHOD_NOT_FOUND},
+        field, status,
+        v2025_11_25::{self as g1, QuestionId},
+    },
+};
+
+/// The part of a server that both transports share.
+pub(crate) struct Plane {
+    pub(crate) runtime: Runtime,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) delivery: Arc<Delivery>,
+    /// The names of the inner server's tools, as far as its lists have shown.
+    inner_tools: papaya::HashSet<String>,
+    inner_tools_known: AtomicBool,
+    /// Asks the inner server for a tool of that name, where it can be asked.
+    pub(crate) inner_tool: OnceLock<Arc<dyn Fn(&str) -> bool + Send + Sync>>,
+}
+
+/// What to do with a message.
+pub(crate) enum Verdict {
+    /// It is the inner server's, as it came.
+    Pass,
+    /// Answered.
+    Reply(Vec<u8>),
+    /// Taken; there is nothing to answer.
+    Taken,
+    /// Answered later, with messages of its own before that.
+    Pending(Pending),
+}
+
+/// An answer that takes its time.
+pub(crate) struct Pending {
+    /// What is sent before the answer; `None` if that goes out on the connection itself.
+    pub(crate) messages: Option<mpsc::Receiver<Vec<u8>>>,
+    /// The answer; `None` if the request was given up.
+    pub(crate) answer: BoxFuture<'static, Option<Vec<u8>>>,
+    /// Set for a shimmed call: its stream can be rejoined.
+    pub(crate) rejoin: Option<call::Rejoin>,
+}
+
+/// Where the messages of one request go: the connection itself (stdio), or a stream of its own (HTTP).
+pub(crate) enum Carrier {
+    Connection(Arc<Outlet>),
+    Own,
+}
+
+impl Carrier {
+    /// The stream for a request of `session`.
+    pub(crate) fn outlet(
+        &self,
+        session: &Session,
+    ) -> (Arc<Outlet>, Option<mpsc::Receiver<Vec<u8>>>, bool) {
+        match self {
+            Self::Connection(outlet) => (outlet.clone(), None, false),
+            Self::Own => {
+                let (outlet, messages) = Outlet::new(session.key.clone());
+                (outlet, Some(messages), true)
+            }
+        }
+    }
+}
+
+/// The one answer for unknown, expired, hidden and foreign tasks.
+pub(crate) fn not_found() -> ErrorObject {
+    ErrorObject::new(INVALID_PARAMS, "Task not found")
+}
+
+impl Plane {
+    pub(crate) fn new(runtime: Runtime) -> Arc<Self> {
+        let sessions = Arc::new(Sessions::default());
+        let delivery = Delivery::new(sessions.clone());
+        let observer: Arc<dyn Observer> = delivery.clone();
+        runtime.observe(&observer);
+        Arc::new(Self {
+            runtime,
+            sessions,
+            delivery,
+            inner_tools: papaya::HashSet::new(),
+            inner_tools_known: AtomicBool::new(false),
+            inner_tool: OnceLock::new(),
+        })
+    }
+
+    pub(crate) fn learn_inner_tool(&self, name: &str) {
+        self.inner_tools.pin().insert(name.to_owned());
+    }
+
+    pub(crate) fn inner_list_seen(&self) {
+        self.inner_tools_known.store(true, Ordering::Release);
+    }
+
+    fn is_inner_tool(&self, name: &str) -> bool {
+        self.inner_tools.pin().contains(name) || self.inner_tool.get().is_some_and(|ask| ask(name))
+    }
+
+    /// Tells every connected client that the list of tools changed.
+    pub(crate) fn tools_changed(&self) {
+        for session in self.sessions.all() {
+            if let Some(outlet) = session.general() {
+                outlet.send(envelope::notification(
+                    "notifications/tools/list_changed",
+                    &json!({}),
+                ));
+            }
+        }
+    }
+
+    /// Refuses a task tool whose name the inner server is known to use.
+    pub(crate) fn check_names(
+        &self,
+        inner: impl Fn(&str) -> bool,
+    ) -> Result<(), crate::runtime::BuildError> {
+        match self.runtime.tools().iter().find(|tool| inner(&tool.name)) {
+            Some(tool) => Err(crate::runtime::BuildError::DuplicateTool(
+                tool.name.to_string(),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Handles one message of `session`. `initialize` never comes here.
+    pub(crate) async fn handle(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        message: &Message<'_>,
+        carrier: &Carrier,
+    ) -> Verdict {
+        match message {
+            Message::Request { id, method, params } => {
+                self.request(session, id, method, *params, carrier).await
+            }
+            Message::Notification { method, params } => self.notification(session, method, *params),
+            Message::Result { id, result } => {
+                self.answer(session, Some(id), || {
+                    Ok(Answer::Result(RawJson::from_raw(result)))
+                })
+                .await
+            }
+            Message::Error { id, error } => {
+                self.answer(session, *id, || {
+                    RawJson::from_raw(error)
+                        .parse()
+                        .map(Answer::Error)
+                        .map_err(|e| e.to_string())
+                })
+                .await
+            }
+        }
+    }
+
+    async fn request(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        id: &RawValue,
+        method: &str,
+        params: Option<&RawValue>,
+        carrier: &Carrier,
+    ) -> Verdict {
+        if method == "tools/call" {
+            return call::call(self, session, id, params, carrier).await;
+        }
+        if method == "logging/setLevel" {
+            return set_level(session, id, params);
+        }
+        if !method.starts_with("tasks/") {
+            return Verdict::Pass;
+        }
+        let unknown = || {
+            let error = ErrorObject::new(METHOD_NOT_FOUND, format!("Method not found: {method}"));
+            Verdict::Reply(envelope::error(Some(id), &error))
+        };
+        if session.generation() != Generation::V2025_11_25 {
+            return unknown();
+        }
+        if let Err(error) = self.runtime.start_worker().await {
+            return Verdict::Reply(envelope::error(Some(id), &ErrorObject::from(&error)));
+        }
+        let answered = match method {
+            "tasks/get" => self.get(session, id, params).await,
+            "tasks/list" if *session.owner() != Owner::Bearer => {
+                self.list(session, id, params).await
+            }
+            "tasks/cancel" => self.cancel(session, id, params).await,
+            "tasks/result" => self.result(session, id, params, carrier).await,
+            _ => return unknown(),
+        };
+        answered.unwrap_or_else(|error| Verdict::Reply(envelope::error(Some(id), &error)))
+    }
+
+    async fn get(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        id: &RawValue,
+        params: Option<&RawValue>,
+    ) -> Result<Verdict, ErrorObject> {
+        let task = g1::task_id(params)?;
+        let access = Access::Owner(session.owner().clone());
+        let record = self
+            .runtime
+            .get(&task, &access, Some(&session.requestor()))
+            .await
+            .map_err(read_error)?;
+        self.delivery.named(&self.runtime, session, &record);
+        Ok(Verdict::Reply(envelope::result(
+            id,
+            &g1::TaskView::of(&record),
+        )))
+    }
+
+    async fn list(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        id: &RawValue,
+        params: Option<&RawValue>,
+    ) -> Result<Verdict, ErrorObject> {
+        let cursor = g1::cursor(params)?;
+        let after = cursor.as_ref().map(|cursor| &cursor.0);
+        let (mut records, more) = match self.runtime.list(session.owner(), after).await {
+            Ok(page) => page,
+            Err(error) => return Err(ErrorObject::from(&error)),
+        };
+        let next = more.then(|| records.last()).flatten().map(|last| {
+            g1::Cursor(crate::store::ListKey {
+                created_at: last.created_at,
+                id: last.id.clone(),
+            })
+        });
+        let now = self.runtime.clock().now();
+        records.retain(|record| !record.is_expired(now));
+        Ok(Verdict::Reply(g1::listed(id, &records, next.as_ref())))
+    }
+
+    async fn cancel(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        id: &RawValue,
+        params: Option<&RawValue>,
+    ) -> Result<Verdict, ErrorObject> {
+        let task = g1::task_id(params)?;
+        let access = Access::Owner(session.owner().clone());
+        match self
+            .runtime
+            .cancel(&task, &access, "The task was cancelled by request.")
+            .await
+        {
+            Ok(record) => Ok(Verdict::Reply(envelope::result(
+                id,
+                &g1::TaskView::of(&record),
+            ))),
+            Err(ReadError::Terminal(record)) => Err(ErrorObject::new(
+                INVALID_PARAMS,
+                format!(
+                    "Cannot cancel task: already in terminal status '{}'",
+                    status::v2025_11_25(&record)
+                ),
+            )),
+            Err(error) => Err(read_error(error)),
+        }
+    }
+
+    async fn result(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        id: &RawValue,
+        params: Option<&RawValue>,
+        carrier: &Carrier,
+    ) -> Result<Verdict, ErrorObject> {
+        let task = g1::task_id(params)?;
+        let access = Access::Owner(session.owner().clone());
+        let requestor = session.requestor();
+        let record = self
+            .runtime
+            .get(&task, &access, Some(&requestor))
+            .await
+            .map_err(read_error)?;
+        if let Some(reply) = g1::outcome(id, &record, true) {
+            return Ok(Verdict::Reply(reply));
+        }
+        let (outlet, messages, own_stream) = carrier.outlet(session);
+        let open = self
+            .delivery
+            .result_opened(&self.runtime, session, &record, outlet, own_stream);
+        let pending = session.begin(id.get());
+        let (plane, id) = (self.clone(), id.to_owned());
+        let closing = self.runtime.closing();
+        let answer = async move {
+            let ended = tokio::select! {
+                biased;
+                ended = plane.runtime.wait(&task, &access, Some(&requestor)) => ended,
+                () = pending.token.cancelled() => return None,
+                // Bodies may still end while the server shuts down; then their waiters are told so.
+                () = shut_down(&plane.runtime, closing) => {
+                    let error = ErrorObject::internal("the server is shutting down; ask again");
+                    return Some(envelope::error(Some(&id), &error));
+                }
+            };
+            drop(open);
+            Some(match ended {
+                Ok(record) => g1::outcome(&id, &record, true).unwrap_or_else(|| {
+                    envelope::error(Some(&id), &ErrorObject::internal("the task has not ended"))
+                }),
+                Err(error) => envelope::error(Some(&id), &read_error(error)),
+            })
+        };
+        Ok(Verdict::Pending(Pending {
+            messages,
+            answer: Box::pin(answer),
+            rejoin: None,
+        }))
+    }
+
+    fn notification(
+        &self,
+        session: &Arc<Session>,
+        method: &str,
+        params: Option<&RawValue>,
+    ) -> Verdict {
+        #[derive(serde::Deserialize)]
+        struct Cancelled<'a> {
+            #[serde(borrow, default, rename = "requestId")]
+            request: Option<&'a RawValue>,
+        }
+        if method == "notifications/cancelled"
+            && let Ok(Cancelled {
+                request: Some(request),
+            }) = field::params(params)
+            && session.cancel_request(request.get())
+        {
+            return Verdict::Taken;
+        }
+        Verdict::Pass
+    }
+
+    async fn answer(
+        &self,
+        session: &Arc<Session>,
+        id: Option<&RawValue>,
+        answer: impl FnOnce() -> Result<Answer, String>,
+    ) -> Verdict {
+        let Some(text) = id.and_then(string_of) else {
+            return Verdict::Pass;
+        };
+        if !QuestionId::is_ours(&text) {
+            return Verdict::Pass;
+        }
+        let Some(question) = QuestionId::parse(&text) else {
+            tracing::debug!(id = &*text, "an answer to a question that was never asked");
+            return Verdict::Taken;
+        };
+        let answer = match answer() {
+            Ok(answer) => answer,
+            Err(e) => Answer::Error(ErrorObject::new(
+                -32603,
+                format!("the client's error has the wrong shape: {e}"),
+            )),
+        };
+        let access = Access::Owner(session.owner().clone());
+        match self
+            .runtime
+            .answer(&question.task, &access, &question.key, answer)
+            .await
+        {
+            Ok(_) => {}
+            Err(ReadError::Store(error)) => {
+                tracing::error!(task = %question.task, %error, "an answer could not be stored; it will be asked again");
+            }
+            Err(error) => {
+                tracing::debug!(task = %question.task, %error, "an answer to a task that is not there")
+            }
+        }
+        Verdict::Taken
+    }
+
+    /// Whether a call with `task` of a tool that is not ours is to be refused here: it is the inner server's.
+    pub(crate) fn forbids_task(&self, name: &str) -> bool {
+        self.is_inner_tool(name)
+    }
+}
+
+/// Completes when the server shuts down and no body can end any more.
+async fn shut_down(runtime: &Runtime, closing: tokio_util::sync::CancellationToken) {
+    closing.cancelled().await;
+    runtime.stopped().await;
+}
+
+pub(crate) fn read_error(error: ReadError) -> ErrorObject {
+    match error {
+        ReadError::NotFound | ReadError::Terminal(_) => not_found(),
+        ReadError::Tool(error) => error,
+        ReadError::Store(error) => ErrorObject::from(&error),
+    }
+}
+
+/// `logging/setLevel`: ours when the inner server has no logging, else observed and passed on.
+fn set_level(session: &Arc<Session>, id: &RawValue, params: Option<&RawValue>) -> Verdict {
+    #[derive(serde::Deserialize)]
+    struct SetLevel<'a> {
+        #[serde(borrow, default)]
+        level: Option<&'a RawValue>,
+    }
+    let inner = session
+        .facts
+        .load()
+        .as_deref()
+        .is_none_or(|facts| facts.inner_logging);
+    let level = field::params::<SetLevel<'_>>(params).map(|params| params.level);
+    let named = level.as_ref().ok().copied().flatten();
+    match named
+        .and_then(string_of)
+        .and_then(|name| LogLevel::parse(&name))
+    {
+        Some(level) => {
+            session.set_log_level(level);
+            if inner {
+                Verdict::Pass
+            } else {
+                Verdict::Reply(envelope::result(id, &json!({})))
+            }
+        }
+        None if inner => Verdict::Pass,
+        None => {
+            let error = level.err().unwrap_or_else(|| {
+                field::invalid("params.level", "a log level (debug … emergency)", named)
+            });
+            Verdict::Reply(envelope::error(Some(id), &error))
+        }
+    }
+}

@@ -1,0 +1,571 @@
+//! A pipe: one line, one message. stdio is one, any `AsyncRead` and `AsyncWrite` pair is.
+
+use std::{
+    collections::HashMap,
+    io,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use rmcp::{
+    RoleServer, ServerHandler,
+    service::{RxJsonRpcMessage, TxJsonRpcMessage},
+    transport::Transport,
+};
+use serde_json::value::RawValue;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader},
+    sync::{Notify, mpsc},
+    task::JoinSet,
+};
+
+use super::{
+    Tasks,
+    outlet::Outlet,
+    patch::{self, ClientFacts},
+    plane::{Carrier, Pending, Plane, Verdict},
+    session::Session,
+};
+use crate::{
+    runtime::BuildError,
+    task::{ErrorObject, Owner},
+    wire::{
+        envelope::{self, Message},
+        error::{INTERNAL_ERROR, INVALID_REQUEST},
+        v2026_07_28 as g2,
+    },
+};
+
+/// The longest line that is read, in bytes.
+const MAX_LINE: usize = 64 * 1024 * 1024;
+/// How long the inner server may take to answer what it has begun when the input ends.
+const DRAIN: std::time::Duration = std::time::Duration::from_secs(5);
+/// Whom the one client of a pipe stands for.
+const OWNER: &str = "local";
+
+/// Why serving a pipe ended early.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The pipe failed.
+    #[error("the connection failed: {0}")]
+    Io(#[from] io::Error),
+    /// The inner server has a tool with the name of a task tool.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+}
+
+/// One protocol era of a connection: rmcp serves each with an instance of its own, begun by its first message.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Era {
+    /// Up to 2025-11-25: begins with `initialize`.
+    Session,
+    /// From 2026-07-28 on: every request for itself.
+    PerRequest,
+}
+
+/// What has to be done to an answer of the inner server on its way out.
+enum Expect {
+    Initialize(ClientFacts),
+    ToolsList,
+}
+
+/// rmcp's end of a channel.
+struct Chan {
+    rx: mpsc::Receiver<RxJsonRpcMessage<RoleServer>>,
+    tx: mpsc::Sender<TxJsonRpcMessage<RoleServer>>,
+}
+
+impl Transport<RoleServer> for Chan {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        let tx = self.tx.clone();
+        async move {
+            tx.send(message)
+                .await
+                .map_err(|_| io::Error::other("the connection is closed"))
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        self.rx.recv().await
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        self.rx.close();
+        Ok(())
+    }
+}
+
+impl Tasks {
+    /// Serves `handler`, with the task tools in front of it, on the process's standard input and output until the
+    /// input ends.
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    #[cfg(feature = "stdio")]
+    pub async fn serve_stdio<H: ServerHandler>(&self, handler: H) -> Result<(), ServeError> {
+        self.serve(handler, (tokio::io::stdin(), tokio::io::stdout()))
+            .await
+    }
+
+    /// Serves `handler`, with the task tools in front of it, on any pair of streams until the input ends. The other
+    /// end is one client, whose tasks belong to the owner `local`.
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    pub async fn serve<H, R, W>(&self, handler: H, io: (R, W)) -> Result<(), ServeError>
+    where
+        H: ServerHandler,
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let handler = Arc::new(handler);
+        self.plane
+            .check_names(|name| handler.get_tool(name).is_some())?;
+        let tool_of = handler.clone();
+        let _ = self
+            .plane
+            .inner_tool
+            .set(Arc::new(move |name| tool_of.get_tool(name).is_some()));
+        let key: Arc<str> = format!("pipe-{}", uuid::Uuid::new_v4()).into();
+        let session = Session::new(key.clone(), Owner::principal(OWNER), true, None);
+        let session = self.plane.sessions.add(session);
+        let (outlet, messages) = Outlet::new(key.clone());
+        self.plane.delivery.general_opened(&session, &outlet);
+        let (written, write) = mpsc::channel::<Vec<u8>>(256);
+        let connection = Arc::new(Connection {
+            plane: self.plane.clone(),
+            session,
+            outlet: outlet.clone(),
+            written: written.clone(),
+            expected: Mutex::default(),
+            initialize_answered: Notify::new(),
+            eras: Mutex::default(),
+        });
+        let (read, out) = io;
+        let writer = tokio::spawn(write_lines(out, messages, write));
+        let mut work = Work::default();
+        let ended = connection
+            .read_lines(BufReader::new(read), &handler, &mut work)
+            .await;
+        // What waits for a task is given up with the connection; the inner server finishes what it has begun.
+        work.waiting.shutdown().await;
+        let _ = tokio::time::timeout(DRAIN, async {
+            while work.inner.join_next().await.is_some() {}
+        })
+        .await;
+        work.inner.shutdown().await;
+        for outlet in self.plane.sessions.remove(&key) {
+            self.plane.delivery.closed(&outlet);
+        }
+        self.plane.delivery.closed(&outlet);
+        drop(connection);
+        drop(written);
+        let written = writer.await;
+        ended?;
+        match written {
+            // A client that has gone reads nothing any more; that is no fault.
+            Ok(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Ok(result) => Ok(result?),
+            Err(_cancelled) => Ok(()),
+        }
+    }
+}
+
+/// The background work of a connection; it ends with it.
+#[derive(Default)]
+struct Work {
+    /// Requests of ours that wait for a task.
+    waiting: JoinSet<()>,
+    /// The inner server.
+    inner: JoinSet<()>,
+}
+
+struct Connection {
+    plane: Arc<Plane>,
+    session: Arc<Session>,
+    outlet: Arc<Outlet>,
+    written: mpsc::Sender<Vec<u8>>,
+    expected: Mutex<HashMap<String, Expect>>,
+    initialize_answered: Notify,
+    /// Which era each request that the inner server works on belongs to.
+    eras: Mutex<HashMap<String, Era>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The running rmcp instances of a connection.
+#[derive(Default)]
+struct Inner(HashMap<Era, mpsc::Sender<RxJsonRpcMessage<RoleServer>>>);
+
+impl Connection {
+    async fn read_lines<H, R>(
+        self: &Arc<Self>,
+        mut read: BufReader<R>,
+        handler: &Arc<H>,
+        work: &mut Work,
+    ) -> io::Result<()>
+    where
+        H: ServerHandler,
+        R: AsyncRead + Send + Unpin,
+    {
+        let mut inner = Inner::default();
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            match read_line(&mut read, &mut line).await? {
+                Line::End => return Ok(()),
+                Line::TooLong => {
+                    let error = ErrorObject::new(
+                        INVALID_REQUEST,
+                        format!("the message exceeds the limit of {MAX_LINE} bytes"),
+                    );
+                    self.write(envelope::error(None, &error)).await;
+                }
+                Line::Read if line.iter().all(u8::is_ascii_whitespace) => {}
+                Line::Read => self.take(&line, handler, &mut inner, work).await,
+            }
+            while work.waiting.try_join_next().is_some() {}
+        }
+    }
+
+    async fn take<H: ServerHandler>(
+        self: &Arc<Self>,
+        line: &[u8],
+        handler: &Arc<H>,
+        inner: &mut Inner,
+        work: &mut Work,
+    ) {
+        let message = match Message::parse(line) {
+            Ok(message) => message,
+            Err(malformed) => {
+                self.write(envelope::error(malformed.id, &malformed.error))
+                    .await;
+                return;
+            }
+        };
+        let era = self.era_of(&message);
+        if let Message::Request { id, method, params } = &message {
+            let expect = match &**method {
+                "initialize" => Some(Expect::Initialize(ClientFacts::of(*params))),
+                "tools/list" if era == Era::Session => Some(Expect::ToolsList),
+                _ => None,
+            };
+            if method == "tools/list" && era == Era::Session && self.has_no_inner_tools() {
+                self.write(patch::own_tools_list(
+                    &self.plane,
+                    id,
+                    self.session.generation(),
+                ))
+                .await;
+                return;
+            }
+            if let Some(expect) = expect {
+                lock(&self.expected).insert(id.get().to_owned(), expect);
+            } else if era == Era::Session {
+                // Creation, polls and cancels are answered in order; what waits does so beside the reading.
+                let carrier = Carrier::Connection(self.outlet.clone());
+                match self.plane.handle(&self.session, &message, &carrier).await {
+                    Verdict::Pass => {}
+                    Verdict::Reply(reply) => return self.write(reply).await,
+                    Verdict::Taken => return,
+                    Verdict::Pending(pending) => {
+                        work.waiting.spawn(self.clone().answer_later(pending));
+                        return;
+                    }
+                }
+            }
+            lock(&self.eras).insert(id.get().to_owned(), era);
+        } else {
+            let carrier = Carrier::Connection(self.outlet.clone());
+            match self.plane.handle(&self.session, &message, &carrier).await {
+                Verdict::Pass => {}
+                Verdict::Reply(reply) => return self.write(reply).await,
+                Verdict::Taken | Verdict::Pending(_) => return,
+            }
+        }
+        let begins = message.method() == Some("initialize") && era == Era::Session;
+        if self.pass(line, &message, era, handler, inner, work).await && begins {
+            // What follows is judged by what is agreed on here, also for a client that does not wait.
+            self.initialize_answered.notified().await;
+        }
+    }
+
+    fn has_no_inner_tools(&self) -> bool {
+        self.session
+            .facts
+            .load()
+            .as_deref()
+            .is_some_and(|facts| !facts.inner_tools)
+    }
+
+    fn era_of(&self, message: &Message<'_>) -> Era {
+        match message {
+            Message::Request { method, params, .. } => {
+                let named = g2::named_version(*params);
+                if method == "server/discover"
+                    || named.is_some_and(|version| *version >= *g2::VERSION)
+                {
+                    Era::PerRequest
+                } else {
+                    Era::Session
+                }
+            }
+            Message::Notification { method, params } if method == "notifications/cancelled" => {
+                cancelled_request(*params)
+                    .and_then(|id| lock(&self.eras).get(&id).copied())
+                    .unwrap_or(Era::Session)
+            }
+            _ => Era::Session,
+        }
+    }
+
+    /// Hands a message to the inner server, as it came; whether it took it.
+    async fn pass<H: ServerHandler>(
+        self: &Arc<Self>,
+        line: &[u8],
+        message: &Message<'_>,
+        era: Era,
+        handler: &Arc<H>,
+        inner: &mut Inner,
+        work: &mut Work,
+    ) -> bool {
+        let (id, is_request) = match message {
+            Message::Request { id, .. } => (Some(*id), true),
+            _ => (None, false),
+        };
+        let typed = match serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(line) {
+            Ok(typed) => typed,
+            Err(e) => {
+                if is_request {
+                    let error = ErrorObject::new(
+                        INVALID_REQUEST,
+                        format!("the request cannot be read: {e}"),
+                    );
+                    self.write(envelope::error(id, &error)).await;
+                } else {
+                    tracing::debug!(error = %e, "a message that the inner server cannot read was dropped");
+                }
+                return false;
+            }
+        };
+        if let (false, Message::Notification { method, params }) = (is_request, message)
+            && method == "notifications/cancelled"
+            && let Some(id) = cancelled_request(*params)
+        {
+            // rmcp does not answer a cancelled request.
+            lock(&self.eras).remove(&id);
+            lock(&self.expected).remove(&id);
+        }
+        if !inner.0.contains_key(&era) {
+            // Only a request begins an era; anything else has nobody to go to yet.
+            if !is_request {
+                return false;
+            }
+            inner.0.insert(era, self.start(era, handler, work));
+        }
+        let Some(sender) = inner.0.get(&era) else {
+            return false;
+        };
+        if sender.send(typed).await.is_ok() {
+            return true;
+        }
+        inner.0.remove(&era);
+        if let Some(id) = id {
+            let error = ErrorObject::new(
+                INTERNAL_ERROR,
+                "the server has ended this connection's protocol era",
+            );
+            self.write(envelope::error(Some(id), &error)).await;
+        }
+        false
+    }
+
+    fn start<H: ServerHandler>(
+        self: &Arc<Self>,
+        era: Era,
+        handler: &Arc<H>,
+        work: &mut Work,
+    ) -> mpsc::Sender<RxJsonRpcMessage<RoleServer>> {
+        let (to_inner, rx) = mpsc::channel(64);
+        let (tx, mut from_inner) = mpsc::channel(64);
+        let handler = handler.clone();
+        work.inner.spawn(async move {
+            match rmcp::service::serve_server(handler, Chan { rx, tx }).await {
+                Ok(running) => {
+                    let _ = running.waiting().await;
+                }
+                Err(error) => tracing::debug!(?era, %error, "the inner server did not begin"),
+            }
+        });
+        let connection = self.clone();
+        work.inner.spawn(async move {
+            while let Some(message) = from_inner.recv().await {
+                match serde_json::to_vec(&message) {
+                    Ok(bytes) => connection.write_inner(bytes).await,
+                    Err(error) => {
+                        tracing::error!(%error, "a message of the inner server has no JSON form")
+                    }
+                }
+            }
+            connection.initialize_answered.notify_one();
+        });
+        to_inner
+    }
+
+    /// Writes what the inner server says; with our additions where they belong.
+    async fn write_inner(&self, bytes: Vec<u8>) {
+        let id = match Message::parse(&bytes) {
+            Ok(Message::Result { id, .. } | Message::Error { id: Some(id), .. }) => {
+                id.get().to_owned()
+            }
+            _ => return self.write(bytes).await,
+        };
+        lock(&self.eras).remove(&id);
+        let expected = lock(&self.expected).remove(&id);
+        let is_initialize = matches!(expected, Some(Expect::Initialize(_)));
+        let bytes = match expected {
+            None => bytes,
+            Some(Expect::ToolsList) => {
+                patch::tools_list(&self.plane, &bytes, self.session.generation())
+            }
+            Some(Expect::Initialize(client)) => {
+                match patch::initialize(&bytes, client, self.session.owner(), true) {
+                    Some((patched, facts)) => {
+                        self.session.facts.store(Some(Arc::new(facts)));
+                        patched
+                    }
+                    None => bytes,
+                }
+            }
+        };
+        self.write(bytes).await;
+        if is_initialize {
+            self.initialize_answered.notify_one();
+        }
+    }
+
+    async fn answer_later(self: Arc<Self>, pending: Pending) {
+        let rejoin = pending.rejoin;
+        if let Some(reply) = pending.answer.await {
+            self.write(reply).await;
+        }
+        if let Some(rejoin) = rejoin {
+            self.plane.runtime.remove(&rejoin.task).await;
+        }
+    }
+
+    async fn write(&self, message: Vec<u8>) {
+        let _ = self.written.send(message).await;
+    }
+}
+
+/// The id in a `notifications/cancelled`.
+fn cancelled_request(params: Option<&RawValue>) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Cancelled<'a> {
+        #[serde(borrow, rename = "requestId")]
+        request: &'a RawValue,
+    }
+    serde_json::from_str::<Cancelled<'_>>(params?.get())
+        .ok()
+        .map(|cancelled| cancelled.request.get().to_owned())
+}
+
+enum Line {
+    Read,
+    TooLong,
+    End,
+}
+
+/// Reads one line. A last line without an end is a message too.
+async fn read_line<R: AsyncRead + Unpin>(
+    read: &mut BufReader<R>,
+    line: &mut Vec<u8>,
+) -> io::Result<Line> {
+    let mut too_long = false;
+    loop {
+        let chunk = read.fill_buf().await?;
+        if chunk.is_empty() {
+            return Ok(match (too_long, line.is_empty()) {
+                (true, _) => Line::TooLong,
+                (false, true) => Line::End,
+                (false, false) => Line::Read,
+            });
+        }
+        let end = chunk.iter().position(|b| *b == b'\n');
+        let taken = end.map_or(chunk.len(), |at| at + 1);
+        if !too_long {
+            line.extend_from_slice(&chunk[..end.unwrap_or(chunk.len())]);
+        }
+        read.consume(taken);
+        if line.len() > MAX_LINE {
+            too_long = true;
+            line.clear();
+            line.shrink_to(0);
+        }
+        if end.is_some() {
+            return Ok(if too_long { Line::TooLong } else { Line::Read });
+        }
+    }
+}
+
+/// Writes messages as lines: first what tasks send by themselves, then answers, so that an answer never overtakes
+/// what was sent for it.
+async fn write_lines<W: AsyncWrite + Unpin>(
+    mut out: W,
+    mut sent: mpsc::Receiver<Vec<u8>>,
+    mut answers: mpsc::Receiver<Vec<u8>>,
+) -> io::Result<()> {
+    let mut open = true;
+    loop {
+        let message = tokio::select! {
+            biased;
+            message = sent.recv(), if open => {
+                if message.is_none() {
+                    open = false;
+                    continue;
+                }
+                message
+            }
+            message = answers.recv() => message,
+        };
+        let Some(mut message) = message else {
+            // Nobody can answer any more.
+            while let Ok(message) = sent.try_recv() {
+                write_line(&mut out, message).await?;
+            }
+            return out.flush().await;
+        };
+        loop {
+            write_line(&mut out, message).await?;
+            match sent.try_recv().or_else(|_| answers.try_recv()) {
+                Ok(next) => message = next,
+                Err(_) => break,
+            }
+        }
+        out.flush().await?;
+    }
+}
+
+async fn write_line<W: AsyncWrite + Unpin>(out: &mut W, mut message: Vec<u8>) -> io::Result<()> {
+    one_line(&mut message);
+    message.push(b'\n');
+    out.write_all(&message).await
+}
+
+/// Line ends inside a JSON text are white space between its tokens.
+pub(crate) fn one_line(message: &mut [u8]) {
+    for byte in message
+        .iter_mut()
+        .filter(|byte| matches!(byte, b'\n' | b'\r'))
+    {
+        *byte = b' ';
+    }
+}
