@@ -187,7 +187,7 @@ async fn create_detached(
         Body::Create(create) if !call.before => {
             let context = CreateContext::new(inner.clone(), draft);
             let made = run::contained(|| create(context.clone(), arguments)).await;
-            match (made, context.created()) {
+            match (made, context.close()) {
                 // What the handler has already done to it is part of the record that is answered.
                 (Ok(_), Some(record)) => match inner
                     .engine
@@ -233,6 +233,13 @@ impl Draft {
             (None, Some(id)) => id.clone(),
             (None, None) => TaskId::random(),
         };
+        if options
+            .ttl
+            .is_some_and(|ttl| ttl < Duration::from_millis(1))
+        {
+            let why = "the ttl of a task must be at least 1 ms";
+            return Err(CreateError::Handler(ErrorObject::internal(why)));
+        }
         let poll_interval = options
             .poll_interval
             .or(tool.poll_interval)

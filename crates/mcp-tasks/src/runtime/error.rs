@@ -58,8 +58,6 @@ pub(crate) enum Failure {
     Tool(Box<CallToolResult>),
     /// A JSON-RPC error.
     Rpc(ErrorObject),
-    /// The task is no longer this body's to end: it was cancelled, expired or taken over.
-    Gone,
 }
 
 impl TaskError {
@@ -102,14 +100,14 @@ impl TaskError {
         match &mut self.0 {
             Failure::Rpc(error) => error.data = RawJson::from_serialize(data).ok(),
             Failure::Tool(result) => result.structured_content = serde_json::to_value(data).ok(),
-            Failure::Gone => {}
         }
         self
     }
 
-    /// The task is no longer this body's to end.
+    /// The task is no longer the caller's to change. As an outcome of that task it is refused; a body that fails of
+    /// another task's end fails with it.
     pub(crate) fn gone() -> Self {
-        Self(Failure::Gone)
+        Self::internal("the task has ended")
     }
 
     /// An error that came from elsewhere and is passed on. A reserved code becomes -32603 with `data.originalCode`.
@@ -132,7 +130,6 @@ impl TaskError {
             Failure::Tool(result) => {
                 ErrorObject::internal(super::run::text_of(&result).unwrap_or_default())
             }
-            Failure::Gone => ErrorObject::internal("the task is gone"),
         }
     }
 }

@@ -1,12 +1,17 @@
 //! The worker of this process: its lease, the recovery of what lapsed workers left, and the sweeper.
 
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::{
+    collections::HashSet,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use tokio_util::sync::DropGuard;
 
 use super::{Inner, Recovery, limits::millis, run, tool::Body};
 use crate::{
     store::{Access, StoreError},
-    task::{Change, ErrorObject, Outcome, TaskRecord},
+    task::{Change, ErrorObject, Outcome, TaskId, TaskRecord},
 };
 
 /// What a person is told of a task that its worker left.
@@ -25,12 +30,13 @@ impl Inner {
         self.worker_started
             .get_or_try_init(async || {
                 self.heartbeat().await?;
-                tokio::spawn(keep_lease(Arc::downgrade(self)));
+                let left = self.lease_left.clone().drop_guard();
+                tokio::spawn(keep_lease(Arc::downgrade(self), left));
                 tokio::spawn(sweep(Arc::downgrade(self)));
                 Ok(())
             })
-            .await
-            .map(|()| ())
+            .await?;
+        Ok(())
     }
 
     async fn heartbeat(&self) -> Result<(), StoreError> {
@@ -44,23 +50,34 @@ impl Inner {
 
     /// Takes over what lapsed workers left, for the tools that are registered here.
     async fn recover(self: &Arc<Self>) -> Result<(), StoreError> {
-        let orphans = self
-            .engine
-            .store
-            .orphans(self.engine.clock.now(), BATCH)
-            .await?;
-        for record in orphans {
-            // Our own lease may have lapsed in a stalled process; what still runs here is not left.
-            let ours = record.worker.as_ref() == Some(&self.worker)
-                && self.engine.hub.is_running(&record.id);
-            if ours || record.is_expired(self.engine.clock.now()) {
-                continue;
+        // Left tasks that stay left: another's to take, or nobody's. Others must not wait behind them.
+        let mut passed: HashSet<TaskId> = HashSet::new();
+        loop {
+            let wanted = BATCH + passed.len();
+            let now = self.engine.clock.now();
+            let orphans = self.engine.store.orphans(now, wanted).await?;
+            let last = orphans.len() < wanted;
+            for record in orphans {
+                if self.closing.is_cancelled() || self.stop.is_cancelled() {
+                    return Ok(());
+                }
+                if !passed.insert(record.id.clone()) {
+                    continue;
+                }
+                // Our own lease may have lapsed in a stalled process; what still runs here is not left.
+                let ours = record.worker.as_ref() == Some(&self.worker)
+                    && self.engine.hub.is_running(&record.id);
+                if ours || record.is_expired(self.engine.clock.now()) {
+                    continue;
+                }
+                if let Err(error) = self.take_over(&record).await {
+                    tracing::warn!(task = %record.id, %error, "a left task could not be taken over");
+                }
             }
-            if let Err(error) = self.take_over(&record).await {
-                tracing::warn!(task = %record.id, %error, "a left task could not be taken over");
+            if last {
+                return Ok(());
             }
         }
-        Ok(())
     }
 
     async fn take_over(self: &Arc<Self>, record: &Arc<TaskRecord>) -> Result<(), StoreError> {
@@ -124,7 +141,7 @@ impl Inner {
 }
 
 /// Renews the lease, and looks for left tasks, until the runtime stops.
-async fn keep_lease(inner: Weak<Inner>) {
+async fn keep_lease(inner: Weak<Inner>, _left: DropGuard) {
     loop {
         let Some(inner) = inner.upgrade() else { return };
         if let Err(error) = inner.recover().await {
