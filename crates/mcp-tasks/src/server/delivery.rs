@@ -83,10 +83,9 @@ impl Route {
 /// Where a message about a task goes now.
 enum Target {
     Stream(Arc<Outlet>),
-    /// Nowhere until this session opens a general stream.
-    WhenOpen(Arc<Session>),
     /// Nowhere before this moment.
     NotBefore(Instant),
+    /// Nowhere until somebody opens a stream.
     Nowhere,
 }
 
@@ -160,10 +159,22 @@ impl Delivery {
 
     /// A session named a live task in an allowed `tasks/*`.
     pub(crate) fn named(&self, runtime: &Runtime, session: &Session, record: &Arc<TaskRecord>) {
-        if record.is_terminal() || !session.is_real {
-            return;
+        if let Some(route) = self.note(runtime, session, record) {
+            self.pump(&mut lock(&route));
         }
-        let (route, new) = match self.route(&record.id) {
+    }
+
+    /// Takes note of the session that named the task; the route, if that may have changed where a question goes.
+    fn note(
+        &self,
+        runtime: &Runtime,
+        session: &Session,
+        record: &Arc<TaskRecord>,
+    ) -> Option<Arc<Mutex<Route>>> {
+        if record.is_terminal() || !session.is_real {
+            return None;
+        }
+        let (shared, new) = match self.route(&record.id) {
             Some(route) => (route, false),
             None => (self.route_or_new(&record.id), true),
         };
@@ -173,12 +184,12 @@ impl Delivery {
             let (runtime, id) = (runtime.clone(), record.id.clone());
             tokio::spawn(async move { runtime.refresh(&id).await });
         }
-        let mut route = lock(&route);
+        let mut route = lock(&shared);
         let is_creator = route.creator.as_ref() == Some(&session.key);
         let by_now = is_creator && !route.known;
         let other = route.named_by.as_ref() != Some(&session.key);
         if !(new || by_now || other) {
-            return;
+            return None;
         }
         if new {
             // Made before this process, or in another: its record says by which session.
@@ -190,7 +201,8 @@ impl Delivery {
         }
         route.named_by = Some(session.key.clone());
         take_newer(&mut route, record);
-        self.pump(&mut route);
+        drop(route);
+        Some(shared)
     }
 
     /// A `tasks/result` of the task has been opened on this stream, until the guard is dropped.
@@ -202,7 +214,8 @@ impl Delivery {
         outlet: Arc<Outlet>,
         own_stream: bool,
     ) -> ResultGuard {
-        self.named(runtime, session, record);
+        // A question that waits goes here, not to the general stream.
+        self.note(runtime, session, record);
         let shared = self.route_or_new(&record.id);
         let mut route = lock(&shared);
         if route._watch.is_none() {
@@ -273,20 +286,26 @@ impl Delivery {
                 {
                     continue;
                 }
-                match self.target(route, &record) {
-                    Target::Stream(outlet) => {
-                        let request_id = QuestionId::mint(&record.id, &input.key);
-                        if outlet.send(g1::question(&request_id, &record, input, !route.is_call)) {
-                            tracing::debug!(task = %record.id, key = &*input.key, "question sent");
+                loop {
+                    match self.target(route, &record) {
+                        Target::Stream(outlet) => {
+                            let request_id = QuestionId::mint(&record.id, &input.key);
+                            let question =
+                                g1::question(&request_id, &record, input, !route.is_call);
+                            // Before it is sent: a stream that closes meanwhile knows what was on it.
                             outlet.carry(&record.id);
-                            route
-                                .sent
-                                .insert(input.key.clone(), Sending { request_id, outlet });
+                            if !outlet.send_surely(question) {
+                                // It has closed just now, and is no target any more.
+                                continue;
+                            }
+                            tracing::debug!(task = %record.id, key = &*input.key, "question sent");
+                            let sending = Sending { request_id, outlet };
+                            route.sent.insert(input.key.clone(), sending);
                         }
+                        Target::NotBefore(at) => self.pump_later(route, &record.id, at),
+                        Target::Nowhere => {}
                     }
-                    Target::WhenOpen(session) => session.wait_for_general(&record.id),
-                    Target::NotBefore(at) => self.pump_later(route, &record.id, at),
-                    Target::Nowhere => {}
+                    break;
                 }
             } else if let Some(sending) = route.sent.remove(&input.key) {
                 // Answered questions are done with; others are taken back where they were asked.
@@ -296,7 +315,8 @@ impl Delivery {
                     } else {
                         "no longer asked"
                     };
-                    sending.outlet.send(g1::cancelled(&sending.request_id, why));
+                    let back = g1::cancelled(&sending.request_id, why);
+                    sending.outlet.send_surely(back);
                 }
                 if route
                     .sent
@@ -327,21 +347,17 @@ impl Delivery {
         let creator = route.creator.as_ref().and_then(allowed);
         let namer = route.named_by.as_ref().and_then(allowed);
         if let Some(session) = &creator {
-            if let Some(outlet) = session.general() {
+            if let Some(outlet) = session.general_or_wait(&record.id) {
                 return match route.knows_from {
                     Some(from) if !route.known && Instant::now() < from => Target::NotBefore(from),
                     _ => Target::Stream(outlet),
                 };
             }
-            session.wait_for_general(&record.id);
         }
-        if let Some(session) = namer {
-            return match session.general() {
-                Some(outlet) => Target::Stream(outlet),
-                None => Target::WhenOpen(session),
-            };
+        match namer.and_then(|session| session.general_or_wait(&record.id)) {
+            Some(outlet) => Target::Stream(outlet),
+            None => Target::Nowhere,
         }
-        Target::Nowhere
     }
 
     fn pump_later(&self, route: &mut Route, id: &TaskId, at: Instant) {
@@ -359,6 +375,14 @@ impl Delivery {
                 delivery.pump(&mut route);
             }
         });
+    }
+
+    fn stop_waiting(&self, route: &Route, id: &TaskId) {
+        for key in [&route.creator, &route.named_by].into_iter().flatten() {
+            if let Some(session) = self.sessions.get(key) {
+                session.stop_waiting(id);
+            }
+        }
     }
 
     /// The one stream for progress and logs: of the session that made the task.
@@ -418,16 +442,12 @@ impl Observer for Delivery {
                         outlet.send(g1::status_changed(record));
                     }
                 }
-                Target::WhenOpen(_) | Target::Nowhere => {}
+                Target::Nowhere => {}
             }
         }
         self.pump(&mut route);
         if record.is_terminal() {
-            for key in [&route.creator, &route.named_by].into_iter().flatten() {
-                if let Some(session) = self.sessions.get(key) {
-                    session.stop_waiting(&record.id);
-                }
-            }
+            self.stop_waiting(&route, &record.id);
             drop(route);
             self.routes.pin().remove(&record.id);
         }
@@ -437,11 +457,11 @@ impl Observer for Delivery {
         if let Some(route) = self.routes.pin().remove(id) {
             let mut route = lock(route);
             for (_, sending) in route.sent.drain() {
-                sending
-                    .outlet
-                    .send(g1::cancelled(&sending.request_id, "the task has expired"));
+                let back = g1::cancelled(&sending.request_id, "the task has expired");
+                sending.outlet.send_surely(back);
                 sending.outlet.uncarry(id);
             }
+            self.stop_waiting(&route, id);
         }
     }
 

@@ -317,6 +317,10 @@ impl Plane {
                     return Some(envelope::error(Some(&id), &error));
                 }
             };
+            if matches!(ended, Err(ReadError::NotFound)) {
+                // It has expired under the waiter, before anything was removed: its question is taken back here.
+                plane.delivery.removed(&task);
+            }
             drop(open);
             Some(match ended {
                 Ok(record) => g1::outcome(&id, &record, true).unwrap_or_else(|| {

@@ -132,7 +132,8 @@ impl Session {
     }
 
     pub(crate) fn add_general(&self, outlet: Arc<Outlet>) -> HashSet<TaskId> {
-        lock(&self.general).push(outlet);
+        let mut general = lock(&self.general);
+        general.push(outlet);
         std::mem::take(&mut *lock(&self.waiting))
     }
 
@@ -149,8 +150,15 @@ impl Session {
             .cloned()
     }
 
-    pub(crate) fn wait_for_general(&self, task: &TaskId) {
-        lock(&self.waiting).insert(task.clone());
+    /// The same for a question of `task`, which waits for the next general stream if there is none.
+    pub(crate) fn general_or_wait(&self, task: &TaskId) -> Option<Arc<Outlet>> {
+        // Under this lock no stream can be opened between the look and the wait.
+        let general = lock(&self.general);
+        let newest = general.iter().rev().find(|outlet| outlet.is_open());
+        if newest.is_none() {
+            lock(&self.waiting).insert(task.clone());
+        }
+        newest.cloned()
     }
 
     pub(crate) fn stop_waiting(&self, task: &TaskId) {
