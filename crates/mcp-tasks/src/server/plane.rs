@@ -27,6 +27,9 @@ use crate::{
     },
 };
 
+/// Whether the inner server has a tool of that name.
+pub(crate) type HasTool = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
 /// The part of a server that both transports share.
 pub(crate) struct Plane {
     pub(crate) runtime: Runtime,
@@ -36,7 +39,7 @@ pub(crate) struct Plane {
     inner_tools: papaya::HashSet<String>,
     inner_tools_known: AtomicBool,
     /// Asks the inner server for a tool of that name, where it can be asked.
-    pub(crate) inner_tool: OnceLock<Arc<dyn Fn(&str) -> bool + Send + Sync>>,
+    pub(crate) inner_tool: OnceLock<HasTool>,
 }
 
 /// What to do with a message.

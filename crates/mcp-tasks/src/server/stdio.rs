@@ -1,7 +1,7 @@
 //! A pipe: one line, one message. stdio is one, any `AsyncRead` and `AsyncWrite` pair is.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     io,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -363,15 +363,11 @@ impl Connection {
             lock(&self.eras).remove(&id);
             lock(&self.expected).remove(&id);
         }
-        if !inner.0.contains_key(&era) {
+        let sender = match inner.0.entry(era) {
+            Entry::Occupied(begun) => begun.into_mut(),
             // Only a request begins an era; anything else has nobody to go to yet.
-            if !is_request {
-                return false;
-            }
-            inner.0.insert(era, self.start(era, handler, work));
-        }
-        let Some(sender) = inner.0.get(&era) else {
-            return false;
+            Entry::Vacant(_) if !is_request => return false,
+            Entry::Vacant(new) => new.insert(self.start(era, handler, work)),
         };
         if sender.send(typed).await.is_ok() {
             return true;

@@ -19,6 +19,7 @@ use crate::support::{
 };
 
 #[derive(Debug, Deserialize, JsonSchema)]
+#[allow(dead_code)] // only its schema is used
 struct Name {
     name: String,
 }

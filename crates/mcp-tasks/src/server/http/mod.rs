@@ -309,8 +309,8 @@ impl Shared {
         body: McpBody,
         owner: Owner,
     ) -> Response<McpBody> {
-        if let Err(response) = check_media_types(&parts.headers) {
-            return response;
+        if let Err((status, why)) = check_media_types(&parts.headers) {
+            return text(status, why);
         }
         let bytes = match self.read(&parts.headers, body).await {
             Ok(bytes) => bytes,
@@ -474,6 +474,7 @@ impl Shared {
         (self.inner)(Request::from_parts(parts.clone(), body)).await
     }
 
+    #[allow(clippy::result_large_err)]
     async fn read(&self, headers: &HeaderMap, body: McpBody) -> Result<Bytes, Response<McpBody>> {
         let limit = self.options.max_body_bytes;
         let too_large = || {
@@ -551,27 +552,24 @@ fn media_type(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// 406 and 415, as rmcp has them.
-fn check_media_types(headers: &HeaderMap) -> Result<(), Response<McpBody>> {
-    let accepted: Vec<&str> = headers
-        .get_all(header::ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(|entry| entry.split(';').next().unwrap_or(entry).trim())
-        .collect();
+fn check_media_types(headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
     let accepts = |wanted: &str| {
-        accepted
+        headers
+            .get_all(header::ACCEPT)
             .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .map(|entry| entry.split(';').next().unwrap_or(entry).trim())
             .any(|essence| essence.eq_ignore_ascii_case(wanted))
     };
     if !(accepts("application/json") && accepts("text/event-stream")) {
         let why = "Not Acceptable: Client must accept both application/json and text/event-stream";
-        return Err(text(StatusCode::NOT_ACCEPTABLE, why));
+        return Err((StatusCode::NOT_ACCEPTABLE, why));
     }
     if !media_type(headers).is_some_and(|essence| essence.eq_ignore_ascii_case("application/json"))
     {
         let why = "Unsupported Media Type: Content-Type must be application/json";
-        return Err(text(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+        return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
     }
     Ok(())
 }
