@@ -241,6 +241,15 @@ impl Runtime {
         }
     }
 
+    /// The task as it is in the store, as `access` sees it.
+    pub(crate) async fn stored(
+        &self,
+        id: &TaskId,
+        access: &Access,
+    ) -> Result<Arc<TaskRecord>, ReadError> {
+        self.inner.engine.get_visible(id, access).await
+    }
+
     /// Waits until the task has ended, and returns its last record. Reads are repeatable; any number may wait.
     ///
     /// # Errors
@@ -396,11 +405,6 @@ impl Runtime {
     /// Completes when no body can end here any more.
     pub(crate) async fn stopped(&self) {
         self.inner.stop.cancelled().await;
-    }
-
-    /// Completes when [`shutdown`](Self::shutdown) has been called.
-    pub(crate) fn closing(&self) -> CancellationToken {
-        self.inner.closing.clone()
     }
 }
 

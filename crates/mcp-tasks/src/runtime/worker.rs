@@ -121,7 +121,7 @@ impl Inner {
     }
 
     /// Removes what has expired.
-    async fn sweep(&self) -> Result<(), StoreError> {
+    pub(super) async fn sweep(&self) -> Result<(), StoreError> {
         loop {
             let now = self.engine.clock.now();
             let due = self.engine.store.expired(now, BATCH).await?;
