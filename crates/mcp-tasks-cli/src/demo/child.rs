@@ -40,8 +40,6 @@ impl Server {
             .args(["--addr", &addr.to_string(), "--lease-ms", LEASE_MS])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // What goes wrong when it starts is said on its output.
-            .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn()
             .map_err(|e| failed(&e))?;

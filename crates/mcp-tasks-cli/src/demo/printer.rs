@@ -89,6 +89,10 @@ impl Printer {
 
     /// Removes the bar, and tells what was held back.
     pub(super) fn close(&self) {
+        if self.state().held.is_some() {
+            // Below the prompt that nobody has answered.
+            eprintln!();
+        }
         self.release();
         self.state().clear();
     }

@@ -49,8 +49,9 @@ pub(crate) async fn run(options: Options) -> Result<(), Failure> {
     let (listener, app, store) = match prepare(&options).await {
         Ok(ready) => ready,
         Err(why) => {
+            // The parent tells it.
             println!("error: {why}");
-            return Err(Failure::new(why));
+            std::process::exit(1);
         }
     };
     let url = listener
