@@ -1,18 +1,18 @@
-//! Calls one tool of an MCP server and prints what happens, task or not; answers its questions at the terminal:
+//! Calls one tool of an MCP server and prints what happens, task or not; answers its questions at the terminal.
 //! `client-stream TOOL '{"json": "arguments"}' URL`, or `… -- COMMAND ARGUMENT…` for a server on stdio.
 use std::{error::Error, io};
 
 use mcp_tasks::client::{CallOptions, TaskClient, TaskEvent};
 use rmcp::{ClientHandler, model::*, service::RequestContext, service::RoleClient};
+use tokio::{process::Command, task::spawn_blocking};
 
 struct Terminal;
 
 impl ClientHandler for Terminal {
     fn get_info(&self) -> ClientConfig {
-        let form = ElicitationCapability::new().with_form(FormElicitationCapability::default());
-        let mut capabilities = ClientCapabilities::default();
-        capabilities.elicitation = Some(form);
-        ClientConfig::new(capabilities, Implementation::new("client-stream", "0.1.0"))
+        let mut config = ClientConfig::default();
+        config.capabilities.elicitation = Some(ElicitationCapability::default());
+        config
     }
 
     async fn create_elicitation(
@@ -20,33 +20,30 @@ impl ClientHandler for Terminal {
         request: ElicitRequestParams,
         _: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        println!("question: {request:?}\ntype the answer as JSON, or nothing to decline:");
-        let read = tokio::task::spawn_blocking(|| io::stdin().lines().next());
-        let line = read
+        if let ElicitRequestParams::FormElicitationParams { message, .. } = request {
+            println!("question: {message} (answer with JSON, or nothing to decline)");
+        }
+        let line = spawn_blocking(|| io::stdin().lines().next())
             .await
             .ok()
-            .flatten()
-            .and_then(Result::ok)
-            .unwrap_or_default();
-        Ok(match serde_json::from_str(&line) {
-            Ok(content) => ElicitResult::new(ElicitationAction::Accept).with_content(content),
-            Err(_) => ElicitResult::new(ElicitationAction::Decline),
-        })
+            .flatten();
+        Ok(
+            match serde_json::from_str(&line.and_then(Result::ok).unwrap_or_default()) {
+                Ok(content) => ElicitResult::new(ElicitationAction::Accept).with_content(content),
+                Err(_) => ElicitResult::new(ElicitationAction::Decline),
+            },
+        )
     }
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments = std::env::args().skip(1);
-    let mut next = || {
-        arguments
-            .next()
-            .ok_or("usage: client-stream TOOL JSON URL | -- COMMAND…")
-    };
-    let (tool, json, server) = (next()?, next()?, next()?);
+    let mut words = std::env::args().skip(1);
+    let mut word = || words.next().ok_or("arguments: TOOL JSON URL|-- COMMAND…");
+    let (tool, json, server) = (word()?, word()?, word()?);
     let client = if server == "--" {
-        let mut command = tokio::process::Command::new(next()?);
-        command.args(arguments);
+        let mut command = Command::new(word()?);
+        command.args(words);
         TaskClient::child(Terminal, command).await?
     } else {
         TaskClient::http(Terminal, server).await?
@@ -56,14 +53,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     while let Some(event) = events.next().await {
         match event {
             TaskEvent::Created(task) => println!("created: {}", task.task_id),
-            TaskEvent::Status(task) => {
-                println!("status: {} {:?}", task.status, task.status_message)
-            }
-            TaskEvent::Progress(step) => {
-                println!("progress: {} of {:?}", step.progress, step.total)
-            }
+            TaskEvent::Status(task) => println!("status: {}", task.status),
+            TaskEvent::Progress(step) => println!("progress: {}", step.progress),
             TaskEvent::Result(result) => println!("result: {}", serde_json::to_string(&result)?),
-            TaskEvent::Error(error) => return Err(error.into()),
+            TaskEvent::Error(error) => Err(error)?,
             _ => {}
         }
     }
