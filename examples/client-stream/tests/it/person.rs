@@ -13,7 +13,7 @@ use rmcp::{
 use serde_json::json;
 use tokio::sync::{Notify, mpsc};
 
-/// Answers names with the question's third word from the end, and confirms everything.
+/// Answers names with the question's last word but one, and confirms everything.
 #[derive(Clone)]
 pub(crate) struct Person {
     asked: Arc<Mutex<Vec<String>>>,

@@ -13,18 +13,23 @@ use crate::{
     soon, text_of, word, words,
 };
 
-struct Store(TempDir, String);
+struct Store {
+    _directory: TempDir,
+    option: String,
+}
 
 impl Store {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tasks.db");
-        let store = format!("sqlite:{}", path.to_str().unwrap());
-        Self(directory, store)
+        Self {
+            option: format!("sqlite:{}", path.to_str().unwrap()),
+            _directory: directory,
+        }
     }
 
     fn arguments(&self) -> [&str; 4] {
-        ["--lease-ms", "600", "--store", &self.1]
+        ["--lease-ms", "600", "--store", &self.option]
     }
 }
 
@@ -116,15 +121,20 @@ async fn an_answer_given_while_the_server_is_away_arrives() {
 async fn a_plain_call_of_a_task_tool_is_rejoined() {
     let store = Store::new();
     let server = Listening::start("127.0.0.1:0", &store.arguments()).await;
-    let (person, _) = Person::new();
-    let client = soon(TaskClient::http(person, &server.url)).await.unwrap();
+    let (person, mut told) = Person::new();
+    let (person, go_on) = person.thinking();
+    let client = soon(TaskClient::http(person.clone(), &server.url))
+        .await
+        .unwrap();
     let plainly = CallOptions::new().task(TaskPreference::Never);
-    let call = call("slow_echo", json!({"text": "late", "ms": 1000}));
-    let mut events = client.call_tool_stream(call, plainly);
-    until(&mut events, "progress 1").await;
+    let call = call("confirm_delete", json!({"filename": "f"}));
+    let events = client.call_tool_stream(call, plainly);
+    soon(told.recv()).await.unwrap();
     let server = server.killed().await.again(&store.arguments()).await;
+    go_on.notify_one();
     let got = words(events).await;
-    assert_eq!(got.last().unwrap(), "result late", "{got:?}");
+    assert_eq!(got, ["result f was deleted"]);
+    assert_eq!(person.asked().len(), 1);
     drop(server);
 }
 

@@ -45,7 +45,7 @@ async fn every_tool_gives_its_result() {
         (
             "slow_echo",
             json!({"text": "mrtr", "ms": 10}),
-            "mrtr for be?".trim_end_matches("?"),
+            "mrtr for it",
         ),
         ("sleep_required", json!({"text": "b", "ms": 50}), "b"),
         ("ask_name", json!({}), "Hello your"),
