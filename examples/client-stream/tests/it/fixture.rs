@@ -76,12 +76,13 @@ impl Listening {
         Self { child, url }
     }
 
-    /// Kills it and starts another one in its place.
+    /// Kills it (SIGKILL).
     pub(crate) async fn killed(mut self) -> Self {
         soon(self.child.kill()).await.unwrap();
         self
     }
 
+    /// Starts another one in its place.
     pub(crate) async fn again(self, arguments: &[&str]) -> Self {
         let addr = self.url.strip_prefix("http://").unwrap();
         Self::start(addr.strip_suffix("/mcp").unwrap(), arguments).await
