@@ -4,7 +4,7 @@ use std::{error::Error, io};
 
 use mcp_tasks::client::{CallOptions, TaskClient, TaskEvent};
 use rmcp::{ClientHandler, model::*, service::RequestContext, service::RoleClient};
-use tokio::{process::Command, task::spawn_blocking};
+use tokio::{process::Command, task::block_in_place};
 
 struct Terminal;
 
@@ -23,16 +23,12 @@ impl ClientHandler for Terminal {
         if let ElicitRequestParams::FormElicitationParams { message, .. } = request {
             println!("question: {message} (answer with JSON, or nothing to decline)");
         }
-        let line = spawn_blocking(|| io::stdin().lines().next())
-            .await
-            .ok()
-            .flatten();
-        Ok(
-            match serde_json::from_str(&line.and_then(Result::ok).unwrap_or_default()) {
-                Ok(content) => ElicitResult::new(ElicitationAction::Accept).with_content(content),
-                Err(_) => ElicitResult::new(ElicitationAction::Decline),
-            },
-        )
+        let mut line = String::new();
+        block_in_place(|| io::stdin().read_line(&mut line)).unwrap_or_default();
+        Ok(match serde_json::from_str(&line) {
+            Ok(content) => ElicitResult::new(ElicitationAction::Accept).with_content(content),
+            Err(_) => ElicitResult::new(ElicitationAction::Decline),
+        })
     }
 }
 

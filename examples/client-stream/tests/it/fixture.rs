@@ -13,28 +13,27 @@ use tokio::{
 
 use crate::soon;
 
-/// The program: `$FIXTURE_SERVER`, or the one beside ours, which is built if it is not there.
+/// The program: `$FIXTURE_SERVER`, or the one beside ours, brought up to date.
 pub(crate) fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         if let Some(path) = std::env::var_os("FIXTURE_SERVER") {
             return path.into();
         }
+        // TARGET/PROFILE/client-stream
         let ours = Path::new(env!("CARGO_BIN_EXE_client-stream"));
         let directory = ours.parent().unwrap();
-        let name = format!("fixture-server{}", std::env::consts::EXE_SUFFIX);
-        let program = directory.join(name);
-        if !program.exists() {
-            let mut build = std::process::Command::new(env!("CARGO"));
-            build
-                .args(["build", "-p", "fixture-server", "--target-dir"])
-                .arg(directory.parent().unwrap());
-            if directory.ends_with("release") {
-                build.arg("--release");
-            }
-            assert!(build.status().unwrap().success());
+        let mut build = std::process::Command::new(env!("CARGO"));
+        build
+            .args(["build", "--quiet", "-p", "fixture-server", "--target-dir"])
+            .arg(directory.parent().unwrap())
+            .current_dir(env!("CARGO_MANIFEST_DIR"));
+        if directory.ends_with("release") {
+            build.arg("--release");
         }
-        program
+        assert!(build.status().unwrap().success());
+        let name = format!("fixture-server{}", std::env::consts::EXE_SUFFIX);
+        directory.join(name)
     })
 }
 
@@ -77,12 +76,13 @@ impl Listening {
         Self { child, url }
     }
 
-    /// Kills it and starts another one in its place.
+    /// Kills it (SIGKILL).
     pub(crate) async fn killed(mut self) -> Self {
         soon(self.child.kill()).await.unwrap();
         self
     }
 
+    /// Starts another one in its place.
     pub(crate) async fn again(self, arguments: &[&str]) -> Self {
         let addr = self.url.strip_prefix("http://").unwrap();
         Self::start(addr.strip_suffix("/mcp").unwrap(), arguments).await

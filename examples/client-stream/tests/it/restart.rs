@@ -118,6 +118,28 @@ async fn an_answer_given_while_the_server_is_away_arrives() {
 }
 
 #[tokio::test]
+async fn many_requests_at_once_bring_a_session_back() {
+    let store = Store::new();
+    let server = Listening::start("127.0.0.1:0", &store.arguments()).await;
+    let client = soon(TaskClient::http((), &server.url)).await.unwrap();
+    let steps = call("checkpointed", json!({"steps": 100, "ms": 100}));
+    let task = soon(client.call_tool_task(steps, CallOptions::new()))
+        .await
+        .unwrap();
+    let server = server.killed().await.again(&store.arguments()).await;
+    let gets: Vec<_> = (0..16)
+        .map(|_| {
+            let task = task.clone();
+            tokio::spawn(async move { task.get().await })
+        })
+        .collect();
+    for get in gets {
+        soon(get).await.unwrap().unwrap();
+    }
+    drop(server);
+}
+
+#[tokio::test]
 async fn a_plain_call_of_a_task_tool_is_rejoined() {
     let store = Store::new();
     let server = Listening::start("127.0.0.1:0", &store.arguments()).await;
