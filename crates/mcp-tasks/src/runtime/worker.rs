@@ -3,6 +3,8 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
+
 use super::{Inner, Recovery, limits::millis, run, tool::Body};
 use crate::{
     store::{Access, StoreError},
@@ -13,6 +15,8 @@ use crate::{
 const STOPPED: &str = "the worker running this task stopped";
 /// How many records one round of recovery or sweeping takes.
 const BATCH: usize = 256;
+/// How many of them are taken over at one moment: their writes share a store's commits.
+const AT_ONCE: usize = 32;
 /// How often expired records are reclaimed.
 const SWEEP: Duration = Duration::from_secs(1);
 /// How often expired documents are reclaimed.
@@ -26,6 +30,7 @@ impl Inner {
             .get_or_try_init(async || {
                 self.heartbeat().await?;
                 tokio::spawn(keep_lease(Arc::downgrade(self)));
+                tokio::spawn(look_for_left(Arc::downgrade(self)));
                 tokio::spawn(sweep(Arc::downgrade(self)));
                 Ok(())
             })
@@ -44,28 +49,42 @@ impl Inner {
 
     /// Takes over what lapsed workers left, for the tools that are registered here.
     async fn recover(self: &Arc<Self>) -> Result<(), StoreError> {
-        let orphans = self
-            .engine
-            .store
-            .orphans(self.engine.clock.now(), BATCH)
-            .await?;
-        for record in orphans {
-            // Our own lease may have lapsed in a stalled process; what still runs here is not left.
-            let ours = record.worker.as_ref() == Some(&self.worker)
-                && self.engine.hub.is_running(&record.id);
-            if ours || record.is_expired(self.engine.clock.now()) {
-                continue;
-            }
-            if let Err(error) = self.take_over(&record).await {
-                tracing::warn!(task = %record.id, %error, "a left task could not be taken over");
+        loop {
+            let orphans = self
+                .engine
+                .store
+                .orphans(self.engine.clock.now(), BATCH)
+                .await?;
+            let more = orphans.len() == BATCH;
+            let taken = stream::iter(orphans)
+                .map(|record| self.take_over_left(record))
+                .buffer_unordered(AT_ONCE)
+                .filter(|taken| std::future::ready(*taken))
+                .count()
+                .await;
+            if !more || taken == 0 {
+                return Ok(());
             }
         }
-        Ok(())
     }
 
-    async fn take_over(self: &Arc<Self>, record: &Arc<TaskRecord>) -> Result<(), StoreError> {
+    /// Takes a record over, if it is left; whether it was.
+    async fn take_over_left(self: &Arc<Self>, record: Arc<TaskRecord>) -> bool {
+        // Our own lease may have lapsed in a stalled process; what still runs here is not left.
+        let ours =
+            record.worker.as_ref() == Some(&self.worker) && self.engine.hub.is_running(&record.id);
+        if ours || record.is_expired(self.engine.clock.now()) {
+            return false;
+        }
+        self.take_over(&record).await.unwrap_or_else(|error| {
+            tracing::warn!(task = %record.id, %error, "a left task could not be taken over");
+            false
+        })
+    }
+
+    async fn take_over(self: &Arc<Self>, record: &Arc<TaskRecord>) -> Result<bool, StoreError> {
         let Some(tool) = self.tool(&record.origin.tool) else {
-            return Ok(());
+            return Ok(false);
         };
         let rerun = tool.recovery == Recovery::Rerun
             && !record.origin.before
@@ -82,7 +101,7 @@ impl Inner {
         // By the record as the lapsed worker left it: if anything has been written since, it is not ours to take.
         let now = self.engine.clock.now();
         let Ok(next) = record.apply(change, now, None) else {
-            return Ok(());
+            return Ok(false);
         };
         let next = Arc::new(next);
         let swap = self
@@ -91,7 +110,7 @@ impl Inner {
             .replace(next.clone(), record.revision, &Access::System)
             .await?;
         if swap != crate::store::Swap::Done {
-            return Ok(());
+            return Ok(false);
         }
         self.engine.hub.publish(&next);
         if rerun {
@@ -100,7 +119,7 @@ impl Inner {
         } else {
             tracing::info!(task = %next.id, "a left task failed");
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Removes what has expired.
@@ -123,24 +142,42 @@ impl Inner {
     }
 }
 
-/// Renews the lease, and looks for left tasks, until the runtime stops.
+/// Renews the lease until the runtime stops. Nothing else is done here: who renews it late is taken over.
 async fn keep_lease(inner: Weak<Inner>) {
-    loop {
+    while wait_a_heartbeat(&inner).await {
         let Some(inner) = inner.upgrade() else { return };
-        if let Err(error) = inner.recover().await {
-            tracing::warn!(%error, "left tasks could not be looked for");
-        }
-        let (stop, every) = (inner.stop.clone(), inner.engine.limits.heartbeat);
-        let weak = Arc::downgrade(&inner);
-        drop(inner);
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(every) => {}
-        }
-        let Some(inner) = weak.upgrade() else { return };
         if let Err(error) = inner.heartbeat().await {
             tracing::warn!(%error, "the lease could not be renewed");
         }
+    }
+}
+
+/// Looks for left tasks until the runtime stops.
+async fn look_for_left(inner: Weak<Inner>) {
+    loop {
+        let Some(strong) = inner.upgrade() else {
+            return;
+        };
+        if let Err(error) = strong.recover().await {
+            tracing::warn!(%error, "left tasks could not be looked for");
+        }
+        drop(strong);
+        if !wait_a_heartbeat(&inner).await {
+            return;
+        }
+    }
+}
+
+/// Whether the runtime still works after the time of a heartbeat.
+async fn wait_a_heartbeat(inner: &Weak<Inner>) -> bool {
+    let Some(strong) = inner.upgrade() else {
+        return false;
+    };
+    let (stop, every) = (strong.stop.clone(), strong.engine.limits.heartbeat);
+    drop(strong);
+    tokio::select! {
+        () = stop.cancelled() => false,
+        () = tokio::time::sleep(every) => true,
     }
 }
 
