@@ -48,7 +48,7 @@ pub(crate) struct Session {
     /// The general streams, the newest last.
     general: Mutex<Vec<Arc<Outlet>>>,
     /// Tasks with a question that had no stream to go to.
-    waiting: Mutex<HashSet<TaskId>>,
+    pub(super) waiting: Mutex<HashSet<TaskId>>,
     /// Requests of the client that are being answered, by the text of their id.
     pending: Mutex<HashMap<String, CancellationToken>>,
     /// Bodies of this session that are open.

@@ -522,8 +522,8 @@ async fn read_line<R: AsyncRead + Unpin>(
     }
 }
 
-/// Writes messages as lines: first what tasks send by themselves, then answers, so that an answer never overtakes
-/// what was sent for it.
+/// Writes messages as lines. An answer never overtakes what was sent for it before, but neither does it wait for what
+/// tasks send by themselves after it, which may be without end.
 async fn write_lines<W: AsyncWrite + Unpin>(
     mut out: W,
     mut sent: mpsc::Receiver<Vec<u8>>,
@@ -531,32 +531,32 @@ async fn write_lines<W: AsyncWrite + Unpin>(
 ) -> io::Result<()> {
     let mut open = true;
     loop {
-        let message = tokio::select! {
+        let answer = tokio::select! {
             biased;
+            answer = answers.recv() => Some(answer),
             message = sent.recv(), if open => {
-                if message.is_none() {
-                    open = false;
-                    continue;
+                match message {
+                    Some(message) => write_line(&mut out, message).await?,
+                    None => open = false,
                 }
-                message
+                None
             }
-            message = answers.recv() => message,
         };
-        let Some(mut message) = message else {
-            // Nobody can answer any more.
-            while let Ok(message) = sent.try_recv() {
-                write_line(&mut out, message).await?;
+        if let Some(answer) = answer {
+            for _ in 0..sent.len() {
+                if let Ok(message) = sent.try_recv() {
+                    write_line(&mut out, message).await?;
+                }
             }
-            return out.flush().await;
-        };
-        loop {
-            write_line(&mut out, message).await?;
-            match sent.try_recv().or_else(|_| answers.try_recv()) {
-                Ok(next) => message = next,
-                Err(_) => break,
+            match answer {
+                Some(answer) => write_line(&mut out, answer).await?,
+                // Nobody can answer any more.
+                None => return out.flush().await,
             }
         }
-        out.flush().await?;
+        if answers.is_empty() && sent.is_empty() {
+            out.flush().await?;
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 #![allow(dead_code)]
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     process::Stdio,
     sync::{Arc, Mutex},
     time::Duration,
@@ -21,6 +21,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// A fixture-server over HTTP on a SQLite file, with owners. It dies with this value.
 pub(crate) struct Server {
     child: Child,
+    pub(crate) file: PathBuf,
     pub(crate) url: String,
     /// What it said on stderr.
     log: Arc<Mutex<String>>,
@@ -59,12 +60,28 @@ impl Server {
             .await
             .expect("it listens in time")
             .unwrap_or_else(|_| panic!("it does not listen: {}", log.lock().unwrap()));
-        Self { child, url, log }
+        Self {
+            child,
+            file: file.to_owned(),
+            url,
+            log,
+        }
     }
 
     /// SIGKILL: nothing of it runs any more when this returns.
     pub(crate) async fn kill(mut self) {
         self.child.kill().await.expect("it can be killed");
+    }
+
+    /// Stops it in its tracks, or lets it go on.
+    #[cfg(unix)]
+    pub(crate) fn signal(&self, name: &str) {
+        let id = self.child.id().expect("it runs").to_string();
+        let sent = std::process::Command::new("kill")
+            .args(["-s", name, &id])
+            .status()
+            .expect("kill(1) is there");
+        assert!(sent.success());
     }
 
     pub(crate) fn log(&self) -> String {
