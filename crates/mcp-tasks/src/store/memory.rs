@@ -459,7 +459,7 @@ impl TaskStore for MemoryStore {
         now: Timestamp,
         limit: usize,
     ) -> Result<Vec<Arc<TaskRecord>>, StoreError> {
-        let ids: Vec<TaskId> = {
+        let left: Vec<(WorkerId, TaskId)> = {
             let mut workers = lock(&self.0.workers);
             let lapsed = |entry: &WorkerEntry| entry.until.is_none_or(|until| until <= now);
             for (worker, entry) in workers.iter_mut().filter(|(_, entry)| lapsed(entry)) {
@@ -474,17 +474,20 @@ impl TaskStore for MemoryStore {
             }
             workers.retain(|_, entry| !(lapsed(entry) && entry.running.is_empty()));
             workers
-                .values()
-                .filter(|entry| lapsed(entry))
-                .flat_map(|entry| entry.running.iter().cloned())
+                .iter()
+                .filter(|(_, entry)| lapsed(entry))
+                .flat_map(|(worker, entry)| {
+                    entry.running.iter().map(|id| (worker.clone(), id.clone()))
+                })
                 .take(limit)
                 .collect()
         };
-        Ok(ids
-            .iter()
-            .filter_map(|id| self.0.visible(id.as_str(), &Access::System))
-            .filter(|record| !record.is_terminal())
-            .collect())
+        // Read without the lock: what has been taken over meanwhile is its new worker's, which lives.
+        let still = |(worker, id): &(WorkerId, TaskId)| {
+            let record = self.0.visible(id.as_str(), &Access::System)?;
+            (!record.is_terminal() && record.worker.as_ref() == Some(worker)).then_some(record)
+        };
+        Ok(left.iter().filter_map(still).collect())
     }
 
     async fn put_document(&self, key: &str, document: Document) -> Result<(), StoreError> {
