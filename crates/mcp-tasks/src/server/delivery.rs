@@ -345,13 +345,11 @@ impl Delivery {
         };
         let creator = route.creator.as_ref().and_then(allowed);
         let namer = route.named_by.as_ref().and_then(allowed);
-        if let Some(session) = &creator {
-            if let Some(outlet) = session.general_or_wait(&record.id) {
-                return match route.knows_from {
-                    Some(from) if !route.known && Instant::now() < from => Target::NotBefore(from),
-                    _ => Target::Stream(outlet),
-                };
-            }
+        if let Some(outlet) = creator.and_then(|session| session.general_or_wait(&record.id)) {
+            return match route.knows_from {
+                Some(from) if !route.known && Instant::now() < from => Target::NotBefore(from),
+                _ => Target::Stream(outlet),
+            };
         }
         match namer.and_then(|session| session.general_or_wait(&record.id)) {
             Some(outlet) => Target::Stream(outlet),
