@@ -305,13 +305,16 @@ impl<'a> Follow<'a> {
         if let Some(verdict) = self.verdict.take() {
             self.result_errors += 1;
             match status {
-                TaskStatus::Failed if verdict.code != ErrorCode::INVALID_PARAMS => {
+                // -32602 may also be what a replica that is behind says of a task that it does not know yet.
+                TaskStatus::Failed
+                    if verdict.code != ErrorCode::INVALID_PARAMS
+                        || info.status_message.as_deref() == Some(&*verdict.message)
+                        || self.result_errors >= RESULT_ERRORS =>
+                {
                     self.told(info).await;
                     return Err(TaskClientError::Rpc(verdict));
                 }
-                TaskStatus::Completed | TaskStatus::Failed
-                    if self.result_errors >= RESULT_ERRORS =>
-                {
+                TaskStatus::Completed if self.result_errors >= RESULT_ERRORS => {
                     return Err(match says_gone(&verdict) {
                         true => TaskClientError::Expired {
                             task_id: self.id.clone(),

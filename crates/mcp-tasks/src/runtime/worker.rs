@@ -1,14 +1,18 @@
 //! The worker of this process: its lease, the recovery of what lapsed workers left, and the sweeper.
 
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::{
+    collections::HashSet,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use futures_util::{StreamExt, stream};
+use tokio_util::sync::DropGuard;
 
 use super::{Inner, Recovery, limits::millis, run, tool::Body};
 use crate::{
     store::{Access, StoreError},
-    task::{Change, ErrorObject, Outcome, TaskRecord},
+    task::{Change, ErrorObject, Outcome, TaskId, TaskRecord},
 };
 
 /// What a person is told of a task that its worker left.
@@ -29,7 +33,8 @@ impl Inner {
         self.worker_started
             .get_or_try_init(async || {
                 self.heartbeat().await?;
-                tokio::spawn(keep_lease(Arc::downgrade(self)));
+                let left = self.lease_left.clone().drop_guard();
+                tokio::spawn(keep_lease(Arc::downgrade(self), left));
                 tokio::spawn(look_for_left(Arc::downgrade(self)));
                 tokio::spawn(sweep(Arc::downgrade(self)));
                 Ok(())
@@ -49,42 +54,48 @@ impl Inner {
 
     /// Takes over what lapsed workers left, for the tools that are registered here.
     async fn recover(self: &Arc<Self>) -> Result<(), StoreError> {
+        // Left tasks that stay left: another's to take, or nobody's. Others must not wait behind them.
+        let mut passed: HashSet<TaskId> = HashSet::new();
         loop {
-            let orphans = self
-                .engine
-                .store
-                .orphans(self.engine.clock.now(), BATCH)
-                .await?;
-            let more = orphans.len() == BATCH;
-            let taken = stream::iter(orphans)
+            let wanted = BATCH + passed.len();
+            let now = self.engine.clock.now();
+            let mut orphans = self.engine.store.orphans(now, wanted).await?;
+            let last = orphans.len() < wanted;
+            orphans.retain(|record| passed.insert(record.id.clone()));
+            stream::iter(orphans)
                 .map(|record| self.take_over_left(record))
                 .buffer_unordered(AT_ONCE)
-                .filter(|taken| std::future::ready(*taken))
-                .count()
+                .for_each(|()| std::future::ready(()))
                 .await;
-            if !more || taken == 0 {
+            if last || self.is_ending() {
                 return Ok(());
             }
         }
     }
 
-    /// Takes a record over, if it is left; whether it was.
-    async fn take_over_left(self: &Arc<Self>, record: Arc<TaskRecord>) -> bool {
+    fn is_ending(&self) -> bool {
+        self.closing.is_cancelled() || self.stop.is_cancelled()
+    }
+
+    /// Takes a record over, if it is left.
+    async fn take_over_left(self: &Arc<Self>, record: Arc<TaskRecord>) {
+        if self.is_ending() {
+            return;
+        }
         // Our own lease may have lapsed in a stalled process; what still runs here is not left.
         let ours =
             record.worker.as_ref() == Some(&self.worker) && self.engine.hub.is_running(&record.id);
         if ours || record.is_expired(self.engine.clock.now()) {
-            return false;
+            return;
         }
-        self.take_over(&record).await.unwrap_or_else(|error| {
+        if let Err(error) = self.take_over(&record).await {
             tracing::warn!(task = %record.id, %error, "a left task could not be taken over");
-            false
-        })
+        }
     }
 
-    async fn take_over(self: &Arc<Self>, record: &Arc<TaskRecord>) -> Result<bool, StoreError> {
+    async fn take_over(self: &Arc<Self>, record: &Arc<TaskRecord>) -> Result<(), StoreError> {
         let Some(tool) = self.tool(&record.origin.tool) else {
-            return Ok(false);
+            return Ok(());
         };
         let rerun = tool.recovery == Recovery::Rerun
             && !record.origin.before
@@ -101,7 +112,7 @@ impl Inner {
         // By the record as the lapsed worker left it: if anything has been written since, it is not ours to take.
         let now = self.engine.clock.now();
         let Ok(next) = record.apply(change, now, None) else {
-            return Ok(false);
+            return Ok(());
         };
         let next = Arc::new(next);
         let swap = self
@@ -110,7 +121,7 @@ impl Inner {
             .replace(next.clone(), record.revision, &Access::System)
             .await?;
         if swap != crate::store::Swap::Done {
-            return Ok(false);
+            return Ok(());
         }
         self.engine.hub.publish(&next);
         if rerun {
@@ -119,11 +130,11 @@ impl Inner {
         } else {
             tracing::info!(task = %next.id, "a left task failed");
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Removes what has expired.
-    async fn sweep(&self) -> Result<(), StoreError> {
+    pub(super) async fn sweep(&self) -> Result<(), StoreError> {
         loop {
             let now = self.engine.clock.now();
             let due = self.engine.store.expired(now, BATCH).await?;
@@ -143,7 +154,7 @@ impl Inner {
 }
 
 /// Renews the lease until the runtime stops. Nothing else is done here: who renews it late is taken over.
-async fn keep_lease(inner: Weak<Inner>) {
+async fn keep_lease(inner: Weak<Inner>, _left: DropGuard) {
     while wait_a_heartbeat(&inner).await {
         let Some(inner) = inner.upgrade() else { return };
         if let Err(error) = inner.heartbeat().await {

@@ -9,7 +9,7 @@ use serde_json::{json, value::RawValue};
 
 use super::{
     outlet::Outlet,
-    plane::{Carrier, Pending, Plane, Verdict, read_error},
+    plane::{Carrier, Pending, Plane, Verdict, read_error, shut_down_error},
     session::Session,
 };
 use crate::{
@@ -197,6 +197,9 @@ fn stage_then_task(
         let ended = tokio::select! {
             ended = run.to_end(stage) => ended,
             () = pending.token.cancelled() => return None,
+            () = plane.runtime.stopped() => {
+                return Some(envelope::error(Some(&id), &shut_down_error()));
+            }
         };
         let refuse = |error: &ErrorObject| Some(envelope::error(Some(&id), error));
         let record = match ended {
@@ -228,6 +231,7 @@ fn stage_then_task(
     Verdict::Pending(Pending {
         messages,
         answer: Box::pin(answer),
+        is_call: true,
         rejoin: None,
     })
 }
@@ -287,6 +291,7 @@ async fn shim(
     Verdict::Pending(Pending {
         messages,
         answer,
+        is_call: true,
         rejoin: Some(rejoin),
     })
 }
@@ -314,6 +319,9 @@ pub(crate) fn follow(
                 let _ = plane.runtime.cancel(&task, &Access::System, "The call was cancelled.").await;
                 plane.runtime.remove(&task).await;
                 return None;
+            }
+            () = plane.runtime.stopped() => {
+                return Some(envelope::error(Some(&id), &shut_down_error()));
             }
         };
         drop(guard);
@@ -396,6 +404,9 @@ fn shim_staged(
                 }
                 return None;
             }
+            () = plane.runtime.stopped() => {
+                return Some(envelope::error(Some(&id), &shut_down_error()));
+            }
         };
         match ended {
             Ok(record) => {
@@ -409,6 +420,7 @@ fn shim_staged(
     Verdict::Pending(Pending {
         messages,
         answer: Box::pin(answer),
+        is_call: true,
         rejoin: None,
     })
 }

@@ -55,6 +55,8 @@ pub(crate) struct Session {
     pub(crate) open: AtomicUsize,
     used: Mutex<Instant>,
     touched: Mutex<Instant>,
+    #[cfg(feature = "http")]
+    renewed: Mutex<Instant>,
     /// The headers of a request of its client, for touching it in the inner server.
     #[cfg(feature = "http")]
     remembered: Mutex<Option<http::request::Parts>>,
@@ -79,6 +81,8 @@ impl Session {
             open: AtomicUsize::new(0),
             used: Mutex::new(Instant::now()),
             touched: Mutex::new(Instant::now()),
+            #[cfg(feature = "http")]
+            renewed: Mutex::new(Instant::now()),
             #[cfg(feature = "http")]
             remembered: Mutex::default(),
         })
@@ -195,6 +199,17 @@ impl Session {
         let due = touched.elapsed() >= every;
         if due {
             *touched = Instant::now();
+        }
+        due
+    }
+
+    /// Whether it is time to store it anew; if so, it counts as stored.
+    #[cfg(feature = "http")]
+    pub(crate) fn needs_renewal(&self, every: std::time::Duration) -> bool {
+        let mut renewed = lock(&self.renewed);
+        let due = renewed.elapsed() >= every;
+        if due {
+            *renewed = Instant::now();
         }
         due
     }

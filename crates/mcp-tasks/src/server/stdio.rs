@@ -1,7 +1,7 @@
 //! A pipe: one line, one message. stdio is one, any `AsyncRead` and `AsyncWrite` pair is.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     io,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -152,12 +152,14 @@ impl Tasks {
         let ended = connection
             .read_lines(BufReader::new(read), &handler, &mut work)
             .await;
-        // What waits for a task is given up with the connection; the inner server finishes what it has begun.
+        // Who waits for a task can come back to it; plain calls that have begun are finished, like the inner server's.
         work.waiting.shutdown().await;
         let _ = tokio::time::timeout(DRAIN, async {
+            while work.calls.join_next().await.is_some() {}
             while work.inner.join_next().await.is_some() {}
         })
         .await;
+        work.calls.shutdown().await;
         work.inner.shutdown().await;
         for outlet in self.plane.sessions.remove(&key) {
             self.plane.delivery.closed(&outlet);
@@ -179,8 +181,10 @@ impl Tasks {
 /// The background work of a connection; it ends with it.
 #[derive(Default)]
 struct Work {
-    /// Requests of ours that wait for a task.
+    /// Requests that wait for a task.
     waiting: JoinSet<()>,
+    /// Plain calls of task tools.
+    calls: JoinSet<()>,
     /// The inner server.
     inner: JoinSet<()>,
 }
@@ -232,6 +236,7 @@ impl Connection {
                 Line::Read => self.take(&line, handler, &mut inner, work).await,
             }
             while work.waiting.try_join_next().is_some() {}
+            while work.calls.try_join_next().is_some() {}
         }
     }
 
@@ -276,7 +281,12 @@ impl Connection {
                     Verdict::Reply(reply) => return self.write(reply).await,
                     Verdict::Taken => return,
                     Verdict::Pending(pending) => {
-                        work.waiting.spawn(self.clone().answer_later(pending));
+                        let work = if pending.is_call {
+                            &mut work.calls
+                        } else {
+                            &mut work.waiting
+                        };
+                        work.spawn(self.clone().answer_later(pending));
                         return;
                     }
                 }
@@ -363,15 +373,11 @@ impl Connection {
             lock(&self.eras).remove(&id);
             lock(&self.expected).remove(&id);
         }
-        if !inner.0.contains_key(&era) {
+        let sender = match inner.0.entry(era) {
+            Entry::Occupied(begun) => begun.into_mut(),
             // Only a request begins an era; anything else has nobody to go to yet.
-            if !is_request {
-                return false;
-            }
-            inner.0.insert(era, self.start(era, handler, work));
-        }
-        let Some(sender) = inner.0.get(&era) else {
-            return false;
+            Entry::Vacant(_) if !is_request => return false,
+            Entry::Vacant(new) => new.insert(self.start(era, handler, work)),
         };
         if sender.send(typed).await.is_ok() {
             return true;

@@ -119,10 +119,16 @@ async fn without_tasks_it_is_a_plain_call() {
     }
 }
 
+fn failed_because(message: &str) -> Value {
+    let mut task = task("failed");
+    task["statusMessage"] = json!(message);
+    task
+}
+
 #[tokio::test(start_paused = true)]
 async fn ends_are_told_apart() {
     type Steps = &'static [(&'static str, fn(&Value) -> Value)];
-    let cases: [(Steps, &str); 8] = [
+    let cases: [(Steps, &str); 10] = [
         (
             &[
                 ("tasks/get", |r| answer(r, &task("failed"))),
@@ -137,6 +143,28 @@ async fn ends_are_told_apart() {
                 ("tasks/get", |r| answer(r, &task("failed"))),
             ],
             "error the server answered with error -32603: boom",
+        ),
+        // An error that could also mean "no such task" is the task's own if the status says the same …
+        (
+            &[
+                ("tasks/get", |r| answer(r, &failed_because("bad x"))),
+                ("tasks/result", |r| refusal(r, -32602, "bad x")),
+                ("tasks/get", |r| answer(r, &failed_because("bad x"))),
+            ],
+            "error the server answered with error -32602: bad x",
+        ),
+        // … or if it is given again and again.
+        (
+            &[
+                ("tasks/get", |r| answer(r, &task("failed"))),
+                ("tasks/result", |r| refusal(r, -32602, "bad x")),
+                ("tasks/get", |r| answer(r, &task("failed"))),
+                ("tasks/result", |r| refusal(r, -32602, "bad x")),
+                ("tasks/get", |r| answer(r, &task("failed"))),
+                ("tasks/result", |r| refusal(r, -32602, "bad x")),
+                ("tasks/get", |r| answer(r, &task("failed"))),
+            ],
+            "error the server answered with error -32602: bad x",
         ),
         (
             &[("tasks/get", |r| answer(r, &task("cancelled")))],

@@ -306,7 +306,7 @@ impl Shared {
             return Err(Lost::new(LostKind::Protocol, true, what));
         }
         let mut cursor = Cursor::default();
-        let mut events = Events::of(response, None);
+        let mut events = Events::of(response, &cursor);
         let mut backoff = Backoff::new(RECONNECT, Duration::from_secs(30));
         loop {
             let ended = loop {
@@ -338,7 +338,7 @@ impl Shared {
                 tokio::time::sleep(cursor.wait(&mut backoff)).await;
                 match self.listen(cursor.last_event_id.as_deref()).await {
                     Ok(response) if is_stream(&response) => {
-                        break Events::of(response, cursor.last_event_id.clone());
+                        break Events::of(response, &cursor);
                     }
                     Ok(response) if response.status().is_client_error() => {
                         return Err(lost(&ended));

@@ -42,7 +42,7 @@ async fn listen(shared: &Shared) {
     loop {
         match shared.listen(cursor.last_event_id.as_deref()).await {
             Ok(response) if is_stream(&response) => {
-                let mut events = Events::of(response, cursor.last_event_id.clone());
+                let mut events = Events::of(response, &cursor);
                 let opened = tokio::time::Instant::now();
                 loop {
                     match events.next(&mut cursor).await {

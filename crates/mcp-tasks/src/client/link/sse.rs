@@ -1,6 +1,10 @@
 //! Server-sent events of a reply, one at a time and bounded.
 
-use std::{pin::Pin, time::Duration};
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    pin::Pin,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
@@ -14,6 +18,8 @@ use crate::client::backoff::Backoff;
 pub(super) struct Cursor {
     /// The id of the last event that had one.
     pub(super) last_event_id: Option<String>,
+    /// What that event said, hashed.
+    last_data: u64,
     /// The last `retry` the server gave.
     pub(super) retry: Option<Duration>,
 }
@@ -36,13 +42,14 @@ type Bytestream = Pin<Box<dyn Stream<Item = Result<Bytes, std::io::Error>> + Sen
 /// The events of one reply.
 pub(super) struct Events {
     stream: SseByteStream<Bytestream>,
-    /// The event that a resumed stream may begin with although we have it.
-    repeated: Option<String>,
+    /// The event that a resumed stream may begin with although we have it: its id, and what it said.
+    repeated: Option<(String, u64)>,
 }
 
 impl Events {
-    /// Reads the body of `response`; `resumed` is the id that was sent as `Last-Event-ID`.
-    pub(super) fn of(response: reqwest::Response, resumed: Option<String>) -> Self {
+    /// Reads the body of `response`, the first one or what was resumed after the last event that `cursor` remembers.
+    pub(super) fn of(response: reqwest::Response, cursor: &Cursor) -> Self {
+        let last = cursor.last_event_id.clone();
         let mut limiter = Limiter::default();
         let bytes = response.bytes_stream().map(move |chunk| {
             let chunk = chunk.map_err(std::io::Error::other)?;
@@ -55,7 +62,7 @@ impl Events {
         });
         Self {
             stream: SseByteStream::new(Box::pin(bytes)),
-            repeated: resumed,
+            repeated: last.map(|id| (id, cursor.last_data)),
         }
     }
 
@@ -66,8 +73,13 @@ impl Events {
             if let Some(ms) = event.retry {
                 cursor.retry = Some(Duration::from_millis(ms.min(86_400_000)));
             }
-            let repeated = event.id.is_some() && event.id == self.repeated;
+            // Both, because some servers begin to count again when a stream is resumed.
+            let said = hash(event.data.as_deref().unwrap_or_default());
+            let mut repeated = false;
             if let Some(id) = event.id {
+                let known = self.repeated.take();
+                repeated = known.is_some_and(|(known, data)| known == id && data == said);
+                cursor.last_data = said;
                 // A NUL or line end cannot go into a header; the parser has dropped the latter.
                 cursor.last_event_id = Some(id).filter(|id| !id.is_empty());
             }
@@ -84,6 +96,12 @@ impl Events {
         }
         Ok(None)
     }
+}
+
+fn hash(data: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    data.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Counts the bytes of one event; comments do not count, they keep a stream alive for hours.
