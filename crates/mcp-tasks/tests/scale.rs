@@ -57,7 +57,7 @@ async fn create_many(runtime: &Runtime, tool: &'static str, count: usize) -> Has
         creations.spawn(async move {
             let requestor = Requestor::new(ann(), Generation::V2025_11_25);
             let mut call = Call::new(tool, requestor);
-            call.arguments = Some(RawJson::from_text(&format!(r#"{{"text":"{n}"}}"#)).unwrap());
+            call.arguments = Some(RawJson::from_text(format!(r#"{{"text":"{n}"}}"#)).unwrap());
             runtime.create(call).await.unwrap().id.clone()
         });
     }

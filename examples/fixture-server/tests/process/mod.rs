@@ -1,5 +1,5 @@
 //! The server as a process that can be killed, and a client that copes with that.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used)]
 
 use std::{
     path::{Path, PathBuf},
