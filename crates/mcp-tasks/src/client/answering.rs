@@ -14,7 +14,7 @@ use super::{
     backoff::Backoff,
     connection::Connection,
     desk::Arrival,
-    link::{Kind, LostKind, Outgoing},
+    link::{Kind, Lost, LostKind, Outgoing},
     questions::{Answer, Kind as QuestionKind, Question},
 };
 use crate::{
@@ -56,13 +56,14 @@ impl Connection {
         let task = question.related.clone();
         match self.desk.arrived(&id, task.as_deref(), &question, via) {
             Arrival::Joined => tracing::debug!(id = &*id, "a question that is being asked already"),
-            Arrival::Known(answer) => {
-                tokio::spawn(self.clone().answer(vec![id], answer, None));
-            }
-            Arrival::Busy => {
-                let busy =
-                    ErrorData::new(ErrorCode::INTERNAL_ERROR, "too many open questions", None);
-                tokio::spawn(self.clone().answer(vec![id], Answer::Error(busy), None));
+            Arrival::Known { number, answer } => self.answer_soon(id, answer, Some(number)),
+            Arrival::Busy => self.refuse(id, "too many open questions"),
+            Arrival::Endless => {
+                let why = "the server asks the same question again and again";
+                self.refuse(id, why);
+                if let Some(task) = &task {
+                    self.give_up(task, &Lost::new(LostKind::Protocol, true, why));
+                }
             }
             Arrival::Ask { number, cancel } => {
                 let context = RequestContext::new(request_id, peer.clone());
@@ -70,6 +71,25 @@ impl Connection {
             }
         }
         true
+    }
+
+    fn refuse(self: &Arc<Self>, id: Arc<str>, why: &'static str) {
+        let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, why, None);
+        self.answer_soon(id, Answer::Error(error), None);
+    }
+
+    /// Answers without holding up whoever reads. A server that asks and never reads is not answered for ever.
+    fn answer_soon(self: &Arc<Self>, id: Arc<str>, answer: Answer, number: Option<u64>) {
+        let Ok(permit) = self.answering.clone().try_acquire_owned() else {
+            return tracing::warn!(
+                "a question is left alone: the server does not take our answers"
+            );
+        };
+        let answering = self.clone().answer(vec![id], answer, number);
+        tokio::spawn(async move {
+            answering.await;
+            drop(permit);
+        });
     }
 
     async fn ask(

@@ -29,6 +29,14 @@ impl Kind {
             _ => None,
         }
     }
+
+    pub(super) fn method(self) -> &'static str {
+        match self {
+            Self::Elicit => "elicitation/create",
+            Self::Sample => "sampling/createMessage",
+            Self::ListRoots => "roots/list",
+        }
+    }
 }
 
 /// One question as it came.
