@@ -7,7 +7,7 @@ use rmcp::{
     model::{ErrorCode, ErrorData, RequestId},
     service::{RequestContext, RoleClient},
 };
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -38,6 +38,12 @@ impl Connection {
         let Some(kind) = QuestionKind::of(method) else {
             return false;
         };
+        let mut question = Question::read(kind, params);
+        let declared = self.declared.get().unwrap_or(&Value::Null);
+        if let Err(error) = question.declared(declared) {
+            self.refuse(id.get().into(), error);
+            return true;
+        }
         let Some(peer) = self.peer.get() else {
             return false;
         };
@@ -45,7 +51,6 @@ impl Connection {
             return false;
         };
         let stream = self.stream_of(via);
-        let mut question = Question::read(kind, params);
         if let Some(task) = stream.clone().flatten() {
             question.related.get_or_insert(task);
         }
@@ -57,10 +62,10 @@ impl Connection {
         match self.desk.arrived(&id, task.as_deref(), &question, via) {
             Arrival::Joined => tracing::debug!(id = &*id, "a question that is being asked already"),
             Arrival::Known { number, answer } => self.answer_soon(id, answer, Some(number)),
-            Arrival::Busy => self.refuse(id, "too many open questions"),
+            Arrival::Busy => self.refuse(id, internal("too many open questions")),
             Arrival::Endless => {
                 let why = "the server asks the same question again and again";
-                self.refuse(id, why);
+                self.refuse(id, internal(why));
                 if let Some(task) = &task {
                     self.give_up(task, &Lost::new(LostKind::Protocol, true, why));
                 }
@@ -73,8 +78,7 @@ impl Connection {
         true
     }
 
-    fn refuse(self: &Arc<Self>, id: Arc<str>, why: &'static str) {
-        let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, why, None);
+    fn refuse(self: &Arc<Self>, id: Arc<str>, error: ErrorData) {
         self.answer_soon(id, Answer::Error(error), None);
     }
 
@@ -156,6 +160,10 @@ impl Connection {
             self.desk.taken(number);
         }
     }
+}
+
+fn internal(why: &'static str) -> ErrorData {
+    ErrorData::new(ErrorCode::INTERNAL_ERROR, why, None)
 }
 
 fn error_object(error: &ErrorData) -> ErrorObject {

@@ -56,6 +56,8 @@ pub(super) struct Connection {
     pub(super) settings: Settings,
     pub(super) desk: Desk,
     pub(super) answerer: Arc<dyn Answerer>,
+    /// The capabilities that we declared.
+    pub(super) declared: OnceLock<Value>,
     /// How many recorded answers and refusals may be on their way.
     pub(super) answering: Arc<tokio::sync::Semaphore>,
     /// Cancelled when the client is closed or dropped, or the server is gone.
@@ -94,6 +96,7 @@ impl Connection {
             settings,
             desk: Desk::default(),
             answerer,
+            declared: OnceLock::new(),
             answering: Arc::new(tokio::sync::Semaphore::new(256)),
             stop,
             gone: OnceLock::new(),

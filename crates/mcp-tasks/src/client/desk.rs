@@ -299,11 +299,14 @@ impl Desk {
 
     /// The client is closing: every handler that is still at it is told.
     pub(super) fn cancel_all(&self) {
-        for entry in self.lock().list.drain(..) {
-            if let State::Asking { cancel, .. } = entry.state {
+        // What was answered is kept: a ticket may still be wanted.
+        self.lock().list.retain(|entry| match &entry.state {
+            State::Asking { cancel, .. } => {
                 cancel.cancel();
+                false
             }
-        }
+            State::Answered(_) => true,
+        });
     }
 }
 

@@ -31,7 +31,7 @@ impl Cursor {
         let first = backoff.tries() == 0;
         let wait = backoff.next();
         match self.retry {
-            Some(retry) if first => retry.max(Duration::from_millis(20)),
+            Some(retry) if first => retry.max(Duration::from_millis(100)),
             Some(retry) => retry.max(wait),
             None => wait,
         }
