@@ -218,6 +218,7 @@ async fn an_answer_after_eleven_minutes_is_in_time_over_http() {
             "ask" => CallOptions::new(),
             _ => CallOptions::new().task(plain),
         };
+        eprintln!("{tool} begins");
         let result = client.call_tool_with(call(tool), options).await.unwrap();
         assert_eq!(text_of(&result), "accept Ada");
         assert!(start.elapsed() >= person.thinks);
