@@ -942,7 +942,7 @@ async fn nothing_that_comes_in_breaks_the_connection() {
         (b"{\"jsonrpc\":\"2.0\",\"id\":906}".to_vec(), Some(-32600)),
         (nested.into_bytes(), Some(-32602)),
         (format!(r#"{{"jsonrpc":"2.0","id":901,"method":"tasks/get","params":{{"taskId":"{long}"}}}}"#).into_bytes(), Some(-32602)),
-        (format!(r#"{{"jsonrpc":"2.0","id":902,"method":"tools/call","params":{{"name":"echo","arguments":{{"text":"{long}"}},"task":{{}}}}}}"#).into_bytes(), Some(-32000)),
+        (format!(r#"{{"jsonrpc":"2.0","id":902,"method":"tools/call","params":{{"name":"echo","arguments":{{"text":"{long}"}},"task":{{}}}}}}"#).into_bytes(), Some(-32602)),
         // Answers to questions nobody asked.
         (b"{\"jsonrpc\":\"2.0\",\"id\":\"mcp-tasks/x/y/z\",\"result\":{}}".to_vec(), None),
         (b"{\"jsonrpc\":\"2.0\",\"id\":\"mcp-tasks/x\",\"result\":{}}".to_vec(), None),
@@ -993,6 +993,29 @@ async fn the_server_ends_with_its_input() {
         text(&again.request("tasks/result", json!({"taskId": id})).await["result"]),
         "held {}"
     );
+}
+
+// `printf … | server`: what was begun is answered, by us as by the inner server.
+#[tokio::test]
+async fn plain_calls_are_finished_when_the_input_ends() {
+    let (mut pipe, gates, _tasks) = pipe().await;
+    let greet = pipe
+        .begin(
+            "tools/call",
+            json!({"name": "greet", "arguments": {"name": "Ada"}}),
+        )
+        .await;
+    let held = pipe
+        .begin(
+            "tools/call",
+            json!({"name": "held_optional", "arguments": {}}),
+        )
+        .await;
+    gates.wait_started().await;
+    pipe.end_input().await;
+    gates.go.add_permits(1);
+    assert_eq!(text(&pipe.answer(greet).await["result"]), "Hello, Ada!");
+    assert_eq!(text(&pipe.answer(held).await["result"]), "held {}");
 }
 
 // F-18, F-23 on one process: an open question is put to the connection that comes next.

@@ -6,6 +6,7 @@ use rmcp::model::ElicitationSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{Engine, ReadError, TaskError, engine::UpdateError};
@@ -147,36 +148,44 @@ impl Question {
 }
 
 /// Who asks: which task, under which fence, and what tells that the asker itself was stopped.
-pub(crate) struct Asker<'a> {
-    pub(crate) engine: &'a Arc<Engine>,
-    pub(crate) task: &'a TaskId,
-    pub(crate) fence: Option<&'a Fence>,
-    pub(crate) capabilities: Option<&'a RawJson>,
-    pub(crate) stopped: Option<&'a CancellationToken>,
+#[derive(Clone)]
+pub(crate) struct Asker {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) task: TaskId,
+    pub(crate) fence: Option<Fence>,
+    pub(crate) stopped: Option<CancellationToken>,
 }
 
-impl Asker<'_> {
+impl Asker {
     /// Puts the question, waits for its answer, and returns that. On a later attempt a recorded answer is returned at
     /// once, and a question that is still open is waited for, not asked anew.
-    pub(crate) async fn ask(&self, key: String, question: Question) -> Result<RawJson, InputError> {
+    pub(crate) async fn ask(
+        &self,
+        capabilities: Option<&RawJson>,
+        key: String,
+        question: Question,
+    ) -> Result<RawJson, InputError> {
         let params = RawJson::from_serialize(&question.params)
             .map_err(|e| InputError::InvalidQuestion(e.to_string()))?;
-        Permissions::of(self.capabilities)
+        Permissions::of(capabilities)
             .allow(question.kind, &params)
             .map_err(InputError::Unsupported)?;
         let question = task::Question {
             kind: question.kind,
             params,
         };
-        let key = self.put(key, question).await?;
-        let withdraw = Withdraw {
-            asker: self,
-            key: key.clone(),
-            armed: true,
+        let answer = loop {
+            let mut withdraw = Withdraw::new(self, key.clone(), question.clone());
+            let name = withdraw.put().await?;
+            let answer = self.await_answer(&name).await;
+            withdraw.put = None;
+            match answer? {
+                Some(answer) => break answer,
+                // Withdrawn for somebody who asked under the same key before: it is a new question now.
+                None => continue,
+            }
         };
-        let answer = self.await_answer(&key).await;
-        withdraw.disarm();
-        match answer? {
+        match answer {
             Answer::Result(json) => Ok(json),
             Answer::Error(error) => Err(InputError::Rejected(error)),
         }
@@ -187,7 +196,7 @@ impl Asker<'_> {
         let mut again = 1;
         let mut name: Arc<str> = key.as_str().into();
         loop {
-            let record = match self.engine.get(self.task, &Access::System).await {
+            let record = match self.engine.get(&self.task, &Access::System).await {
                 Ok(record) => record,
                 Err(ReadError::Store(error)) => return Err(error.into()),
                 Err(_) => return Err(InputError::TaskEnded),
@@ -196,7 +205,7 @@ impl Asker<'_> {
                 Some(input) if input.question.kind != question.kind => {
                     return Err(InputError::KeyInUse(name.to_string()));
                 }
-                // Given up on in an earlier attempt: ask again, under a key of its own.
+                // Given up on before: ask again, under a key of its own.
                 Some(input) if input.state == InputState::Withdrawn => {
                     again += 1;
                     name = format!("{key}~{again}").into();
@@ -207,17 +216,7 @@ impl Asker<'_> {
                         key: name.clone(),
                         question: question.clone(),
                     };
-                    match self
-                        .engine
-                        .update(
-                            self.task,
-                            &Access::System,
-                            self.fence,
-                            Some(record),
-                            &change,
-                        )
-                        .await
-                    {
+                    match self.change(Some(record), &change).await {
                         Ok(_) => {
                             tracing::debug!(task = %self.task, key = &*name, "input required");
                             return Ok(name);
@@ -231,72 +230,107 @@ impl Asker<'_> {
         }
     }
 
-    async fn await_answer(&self, key: &str) -> Result<Answer, InputError> {
+    /// The answer; `None` if the question was withdrawn.
+    async fn await_answer(&self, key: &str) -> Result<Option<Answer>, InputError> {
+        enum Found {
+            Answered(Answer),
+            Withdrawn,
+            Ended,
+        }
         let fenced = |record: &task::TaskRecord| {
-            self.fence.is_some_and(|fence| {
+            self.fence.as_ref().is_some_and(|fence| {
                 record.attempt != fence.attempt || record.worker.as_ref() != Some(&fence.worker)
             })
         };
         let found = self
             .engine
-            .wait_until(self.task, &Access::System, |record| {
+            .wait_until(&self.task, &Access::System, |record| {
                 match record.input(key).map(|input| &input.state) {
-                    _ if fenced(record) => Some(None),
-                    Some(InputState::Answered(answer)) => Some(Some(answer.clone())),
-                    Some(InputState::Open) if !record.is_terminal() => None,
-                    _ => Some(None),
+                    _ if fenced(record) => Some(Found::Ended),
+                    Some(InputState::Answered(answer)) => Some(Found::Answered(answer.clone())),
+                    _ if record.is_terminal() => Some(Found::Ended),
+                    Some(InputState::Open) => None,
+                    Some(InputState::Withdrawn) => Some(Found::Withdrawn),
+                    None => Some(Found::Ended),
                 }
             })
             .await;
         match found {
-            Ok(Some(answer)) => Ok(answer),
+            Ok(Found::Answered(answer)) => Ok(Some(answer)),
+            Ok(Found::Withdrawn) => Ok(None),
             Err(ReadError::Store(error)) => Err(error.into()),
-            Ok(None) | Err(_) => Err(InputError::TaskEnded),
+            Ok(Found::Ended) | Err(_) => Err(InputError::TaskEnded),
         }
+    }
+
+    async fn change(
+        &self,
+        hint: Option<Arc<task::TaskRecord>>,
+        change: &Change,
+    ) -> Result<Arc<task::TaskRecord>, UpdateError> {
+        let fence = self.fence.as_ref();
+        self.engine
+            .update(&self.task, &Access::System, fence, hint, change)
+            .await
     }
 }
 
 /// Withdraws the question when the body gives up on it (a timeout of its own): nobody is to be asked it later. Not
 /// when the body was stopped from outside: then it is still open, for the next attempt.
-struct Withdraw<'a, 'b> {
-    asker: &'a Asker<'b>,
-    key: Arc<str>,
-    armed: bool,
+struct Withdraw<'a> {
+    asker: &'a Asker,
+    put: Option<Put>,
 }
 
-impl Withdraw<'_, '_> {
-    fn disarm(mut self) {
-        self.armed = false;
+/// Putting the question is a task of its own: the body may give up on it half-way.
+enum Put {
+    Going(JoinHandle<Result<Arc<str>, InputError>>),
+    Done(Arc<str>),
+}
+
+impl<'a> Withdraw<'a> {
+    fn new(asker: &'a Asker, key: String, question: task::Question) -> Self {
+        let own = asker.clone();
+        let going = tokio::spawn(async move { own.put(key, question).await });
+        Self {
+            asker,
+            put: Some(Put::Going(going)),
+        }
+    }
+
+    async fn put(&mut self) -> Result<Arc<str>, InputError> {
+        let put = match &mut self.put {
+            Some(Put::Going(going)) => going.await.unwrap_or(Err(InputError::TaskEnded)),
+            Some(Put::Done(key)) => Ok(key.clone()),
+            None => Err(InputError::TaskEnded),
+        };
+        self.put = put.as_ref().ok().cloned().map(Put::Done);
+        put
     }
 }
 
-impl Drop for Withdraw<'_, '_> {
+impl Drop for Withdraw<'_> {
     fn drop(&mut self) {
-        if !self.armed
-            || self
-                .asker
-                .stopped
-                .is_some_and(CancellationToken::is_cancelled)
-        {
+        let Some(put) = self.put.take() else { return };
+        let stopped = self.asker.stopped.as_ref();
+        if stopped.is_some_and(CancellationToken::is_cancelled) {
             return;
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
-        let (engine, id, fence) = (
-            self.asker.engine.clone(),
-            self.asker.task.clone(),
-            self.asker.fence.cloned(),
-        );
-        let change = Change::Withdraw {
-            key: self.key.clone(),
-        };
+        let asker = self.asker.clone();
         runtime.spawn(async move {
-            if let Err(UpdateError::Store(error)) = engine
-                .update(&id, &Access::System, fence.as_ref(), None, &change)
-                .await
-            {
-                tracing::warn!(task = %id, %error, "a question could not be withdrawn");
+            let key = match put {
+                Put::Done(key) => key,
+                Put::Going(going) => match going.await {
+                    Ok(Ok(key)) => key,
+                    Ok(Err(_)) | Err(_) => return,
+                },
+            };
+            let change = Change::Withdraw { key };
+            if let Err(UpdateError::Store(error)) = asker.change(None, &change).await {
+                tracing::warn!(task = %asker.task, %error, "a question could not be withdrawn");
             }
         });
     }

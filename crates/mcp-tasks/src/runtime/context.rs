@@ -1,7 +1,7 @@
 //! What bodies and handlers are given.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
@@ -313,13 +313,13 @@ impl TaskContext {
         async move {
             let shared = &*self.0;
             let asker = Asker {
-                engine: &shared.inner.engine,
-                task: &shared.started.id,
-                fence: Some(&shared.fence),
-                capabilities: shared.started.origin.capabilities.as_ref(),
-                stopped: Some(&shared.signals.stop),
+                engine: shared.inner.engine.clone(),
+                task: shared.started.id.clone(),
+                fence: Some(shared.fence.clone()),
+                stopped: Some(shared.signals.stop.clone()),
             };
-            asker.ask(key, question).await
+            let capabilities = shared.started.origin.capabilities.as_ref();
+            asker.ask(capabilities, key, question).await
         }
     }
 
@@ -366,6 +366,8 @@ enum DraftState {
     Waiting(Box<Draft>),
     Creating,
     Created(Arc<TaskRecord>),
+    /// The call has been answered: what is created now is nobody's.
+    Over,
 }
 
 /// The proof that a `.create` handler created its task, and the handle on it.
@@ -410,13 +412,14 @@ impl CreateContext {
         &self.origin
     }
 
-    /// Creates the task; once a call.
+    /// Creates the task; once a call, while its handler runs. One that was begun is not left half-way if the future
+    /// is dropped; one that failed may be tried again.
     ///
     /// # Errors
     /// A proposed id that is taken or not allowed, a limit that is reached, the store's, or a second call.
     pub async fn create_task(&self, options: TaskOptions) -> Result<CreatedTask, TaskError> {
         let draft = {
-            let mut state = self.draft.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.state();
             match std::mem::replace(&mut *state, DraftState::Creating) {
                 DraftState::Waiting(draft) => draft,
                 before => {
@@ -425,20 +428,53 @@ impl CreateContext {
                 }
             }
         };
-        let record = draft
-            .insert(&self.inner, options)
-            .await
-            .map_err(|e| TaskError::relayed(e.into_rpc()))?;
+        let context = self.clone();
+        let created = tokio::spawn(async move { context.insert(draft, options).await });
+        match created.await {
+            Ok(created) => created,
+            Err(_panic_or_abort) => Err(TaskError::internal("the task could not be created")),
+        }
+    }
+
+    async fn insert(
+        &self,
+        draft: Box<Draft>,
+        options: TaskOptions,
+    ) -> Result<CreatedTask, TaskError> {
+        let inserted = draft.insert(&self.inner, options).await;
+        let left = {
+            let mut state = self.state();
+            match (&*state, &inserted) {
+                (DraftState::Over, Ok(record)) => Some(record.id.clone()),
+                (DraftState::Over, Err(_)) => None,
+                (_, Ok(record)) => {
+                    *state = DraftState::Created(record.clone());
+                    None
+                }
+                (_, Err(_)) => {
+                    *state = DraftState::Waiting(draft);
+                    None
+                }
+            }
+        };
+        if let Some(id) = left {
+            self.inner.engine.remove(&id).await?;
+            return Err(TaskError::internal("the call was answered without it"));
+        }
+        let record = inserted.map_err(|e| TaskError::relayed(e.into_rpc()))?;
         let handle = TaskHandle::new(self.inner.engine.clone(), record.id.clone(), None);
-        *self.draft.lock().unwrap_or_else(PoisonError::into_inner) = DraftState::Created(record);
         Ok(CreatedTask(handle))
     }
 
-    /// The record, if the handler created one.
-    pub(crate) fn created(&self) -> Option<Arc<TaskRecord>> {
-        match &*self.draft.lock().unwrap_or_else(PoisonError::into_inner) {
-            DraftState::Created(record) => Some(record.clone()),
-            DraftState::Waiting(_) | DraftState::Creating => None,
+    fn state(&self) -> MutexGuard<'_, DraftState> {
+        self.draft.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The handler is done: the record, if it created one. No other can be created from here on.
+    pub(crate) fn close(&self) -> Option<Arc<TaskRecord>> {
+        match std::mem::replace(&mut *self.state(), DraftState::Over) {
+            DraftState::Created(record) => Some(record),
+            DraftState::Waiting(_) | DraftState::Creating | DraftState::Over => None,
         }
     }
 }

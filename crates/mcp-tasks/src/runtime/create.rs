@@ -142,7 +142,7 @@ fn check_arguments(inner: &Inner, tool: &ToolEntry, call: &Call) -> Result<RawJs
     let limit = inner.engine.limits.arguments;
     if arguments.get().len() > limit {
         let size = arguments.get().len();
-        return Err(CreateError::Limit(format!(
+        return Err(CreateError::Arguments(format!(
             "arguments: {size} bytes exceed the limit of {limit} bytes"
         )));
     }
@@ -187,7 +187,7 @@ async fn create_detached(
         Body::Create(create) if !call.before => {
             let context = CreateContext::new(inner.clone(), draft);
             let made = run::contained(|| create(context.clone(), arguments)).await;
-            match (made, context.created()) {
+            match (made, context.close()) {
                 // What the handler has already done to it is part of the record that is answered.
                 (Ok(_), Some(record)) => match inner
                     .engine
@@ -233,6 +233,13 @@ impl Draft {
             (None, Some(id)) => id.clone(),
             (None, None) => TaskId::random(),
         };
+        if options
+            .ttl
+            .is_some_and(|ttl| ttl < Duration::from_millis(1))
+        {
+            let why = "the ttl of a task must be at least 1 ms";
+            return Err(CreateError::Handler(ErrorObject::internal(why)));
+        }
         let poll_interval = options
             .poll_interval
             .or(tool.poll_interval)
@@ -262,23 +269,22 @@ impl Draft {
             total: limits.tasks,
             per_key: limits.tasks_per_owner,
         };
-        inner
-            .engine
-            .store
-            .insert(record.clone(), quota)
-            .await
-            .map_err(|error| match error {
-                InsertError::Conflict(what) => {
-                    CreateError::Id(format!("a task with this {what} already exists"))
-                }
-                InsertError::Quota { scope, limit } => CreateError::Limit(match scope {
-                    QuotaScope::Total => format!("the limit of {limit} tasks in all is reached"),
-                    QuotaScope::PerKey => {
-                        format!("the limit of {limit} tasks per owner is reached")
-                    }
-                }),
-                InsertError::Store(error) => CreateError::Store(error),
-            })?;
+        let mut inserted = inner.engine.store.insert(record.clone(), quota).await;
+        if matches!(inserted, Err(InsertError::Quota { .. })) {
+            // What has expired counts until it is reclaimed: that is due now.
+            inner.sweep().await?;
+            inserted = inner.engine.store.insert(record.clone(), quota).await;
+        }
+        inserted.map_err(|error| match error {
+            InsertError::Conflict(what) => {
+                CreateError::Id(format!("a task with this {what} already exists"))
+            }
+            InsertError::Quota { scope, limit } => CreateError::Limit(match scope {
+                QuotaScope::Total => format!("the limit of {limit} tasks in all is reached"),
+                QuotaScope::PerKey => format!("the limit of {limit} tasks per owner is reached"),
+            }),
+            InsertError::Store(error) => CreateError::Store(error),
+        })?;
         tracing::info!(task = %record.id, tool = &*record.origin.tool, hidden = record.hidden, "task created");
         inner.engine.hub.publish(&record);
         Ok(record)

@@ -58,8 +58,6 @@ pub(crate) enum Failure {
     Tool(Box<CallToolResult>),
     /// A JSON-RPC error.
     Rpc(ErrorObject),
-    /// The task is no longer this body's to end: it was cancelled, expired or taken over.
-    Gone,
 }
 
 impl TaskError {
@@ -91,6 +89,11 @@ impl TaskError {
         Self(Failure::Rpc(ErrorObject::internal(message)))
     }
 
+    /// Any other error, as the tool's own: a result with `isError: true` and its text.
+    pub fn from_error(error: impl std::error::Error) -> Self {
+        Self::tool(error.to_string())
+    }
+
     /// The JSON-RPC error -32602 (invalid params).
     pub fn invalid_params(message: impl Into<String>) -> Self {
         Self(Failure::Rpc(ErrorObject::new(-32602, message)))
@@ -102,14 +105,14 @@ impl TaskError {
         match &mut self.0 {
             Failure::Rpc(error) => error.data = RawJson::from_serialize(data).ok(),
             Failure::Tool(result) => result.structured_content = serde_json::to_value(data).ok(),
-            Failure::Gone => {}
         }
         self
     }
 
-    /// The task is no longer this body's to end.
+    /// The task is no longer the caller's to change. As an outcome of that task it is refused; a body that fails of
+    /// another task's end fails with it.
     pub(crate) fn gone() -> Self {
-        Self(Failure::Gone)
+        Self::internal("the task has ended")
     }
 
     /// An error that came from elsewhere and is passed on. A reserved code becomes -32603 with `data.originalCode`.
@@ -132,10 +135,23 @@ impl TaskError {
             Failure::Tool(result) => {
                 ErrorObject::internal(super::run::text_of(&result).unwrap_or_default())
             }
-            Failure::Gone => ErrorObject::internal("the task is gone"),
         }
     }
 }
+
+impl std::fmt::Display for TaskError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            Failure::Rpc(error) => write!(f, "{} (code {})", error.message, error.code),
+            Failure::Tool(result) => {
+                let text = super::run::text_of(result);
+                f.write_str(text.as_deref().unwrap_or("the tool reported an error"))
+            }
+        }
+    }
+}
+
+impl std::error::Error for TaskError {}
 
 fn is_reserved(code: i64) -> bool {
     matches!(code, -32099..=-32020 | -32002)

@@ -1,9 +1,6 @@
 //! A handle with which anyone on the same store updates or ends a task.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering},
-};
+use std::sync::Arc;
 
 use rmcp::model::CallToolResult;
 
@@ -11,7 +8,6 @@ use super::{
     Engine, InputError, IntoTaskResult, Limits, Question, ReadError, TaskError,
     ask::{self, Asker, Elicitation},
     engine::UpdateError,
-    error::Failure,
     run,
 };
 use crate::{
@@ -25,17 +21,11 @@ pub struct TaskHandle {
     engine: Arc<Engine>,
     id: TaskId,
     fence: Option<Fence>,
-    next_key: Arc<AtomicU32>,
 }
 
 impl TaskHandle {
     pub(crate) fn new(engine: Arc<Engine>, id: TaskId, fence: Option<Fence>) -> Self {
-        Self {
-            engine,
-            id,
-            fence,
-            next_key: Arc::default(),
-        }
+        Self { engine, id, fence }
     }
 
     pub(crate) async fn open(
@@ -50,12 +40,24 @@ impl TaskHandle {
     }
 
     /// The task `id` on `store`, for a process that runs no server: a worker of its own, a webhook. `None` if there
-    /// is no such task.
+    /// is no such task. The default [`Limits`] apply.
     ///
     /// # Errors
     /// The store's.
     pub async fn attach(store: Arc<dyn TaskStore>, id: &str) -> Result<Option<Self>, StoreError> {
-        let engine = Arc::new(Engine::new(store, Limits::default(), Clock::system()));
+        Self::attach_with(store, Limits::default(), id).await
+    }
+
+    /// The same under the limits of the server that made the task: its result size and retention apply.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn attach_with(
+        store: Arc<dyn TaskStore>,
+        limits: Limits,
+        id: &str,
+    ) -> Result<Option<Self>, StoreError> {
+        let engine = Arc::new(Engine::new(store, limits, Clock::system()));
         Self::open(&engine, &TaskId::from_stored(id)).await
     }
 
@@ -108,13 +110,7 @@ impl TaskHandle {
     }
 
     async fn finish(&self, result: Result<CallToolResult, TaskError>) -> Result<bool, TaskError> {
-        if let Err(TaskError(Failure::Gone)) = &result {
-            return Ok(false);
-        }
-        let Some((outcome, message)) = run::outcome_of(result, None, self.engine.limits.result)
-        else {
-            return Ok(false);
-        };
+        let (outcome, message) = run::outcome_of(result, None, self.engine.limits.result);
         let change = self.engine.finish(outcome, message);
         self.apply(change).await
     }
@@ -185,7 +181,8 @@ impl TaskHandle {
         ask::read_elicitation(&answer)
     }
 
-    /// Asks any question and waits for the answer, as it came.
+    /// Asks any question and waits for the answer, as it came. Without a key of its own it is a new question every
+    /// time; with one, whoever asks it again waits for the same answer.
     ///
     /// # Errors
     /// See [`InputError`].
@@ -193,21 +190,20 @@ impl TaskHandle {
         let Some(record) = self.record().await? else {
             return Err(InputError::TaskEnded);
         };
-        let key = question.key.clone().unwrap_or_else(|| {
-            let count = record.inputs.len() + 1;
-            format!(
-                "outside-{count}.{}",
-                self.next_key.fetch_add(1, Ordering::Relaxed)
-            )
-        });
+        // Random: other handles, in other processes, may ask at the same moment.
+        let key = question
+            .key
+            .clone()
+            .unwrap_or_else(|| format!("outside-{}", uuid::Uuid::new_v4().simple()));
         let asker = Asker {
-            engine: &self.engine,
-            task: &self.id,
-            fence: self.fence.as_ref(),
-            capabilities: record.origin.capabilities.as_ref(),
+            engine: self.engine.clone(),
+            task: self.id.clone(),
+            fence: self.fence.clone(),
             stopped: None,
         };
-        asker.ask(key, question).await
+        asker
+            .ask(record.origin.capabilities.as_ref(), key, question)
+            .await
     }
 }
 

@@ -23,6 +23,10 @@ use crate::{
 const SHARDS: usize = 64;
 /// How long the change feed is held after the last watch is gone.
 const LINGER: Duration = Duration::from_secs(1);
+/// How long to wait before changed tasks are read again that could not be read.
+const READ_AGAIN: Duration = Duration::from_millis(100);
+/// Of a lagging feed: more than any record has, less than a removal.
+const UNKNOWN_REVISION: u64 = u64::MAX - 1;
 
 /// The newest that is known of a watched task.
 #[derive(Debug, Clone, Default)]
@@ -62,6 +66,8 @@ pub(crate) struct Hub {
     watches: AtomicUsize,
     listening: Mutex<bool>,
     runs: papaya::HashMap<TaskId, RunSignals>,
+    /// Bodies that run here: exact, and of one task there may be two for a moment (taken over by its own worker).
+    running: AtomicUsize,
     run_ended: Notify,
     observers: ArcSwap<Vec<Weak<dyn Observer>>>,
 }
@@ -71,6 +77,13 @@ pub(crate) struct Watch {
     hub: Arc<Hub>,
     id: TaskId,
     seen: Option<watch::Receiver<Seen>>,
+}
+
+/// A body that runs here. Dropping it says that it has ended, however it did.
+pub(crate) struct Running {
+    hub: Arc<Hub>,
+    id: TaskId,
+    attempt: u32,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -85,6 +98,7 @@ impl Hub {
             watches: AtomicUsize::new(0),
             listening: Mutex::new(false),
             runs: papaya::HashMap::new(),
+            running: AtomicUsize::new(0),
             run_ended: Notify::new(),
             observers: ArcSwap::default(),
         })
@@ -138,18 +152,26 @@ impl Hub {
         let mut feed = engine.store.changes();
         let (hub, engine) = (Arc::downgrade(self), Arc::downgrade(engine));
         tokio::spawn(async move {
+            // Whether a change was heard of that could not be read.
+            let mut behind = false;
             loop {
-                let event = tokio::time::timeout(LINGER, feed.next()).await;
+                let event = if behind {
+                    tokio::time::sleep(READ_AGAIN).await;
+                    Ok(Some(ChangeEvent::Lagged))
+                } else {
+                    tokio::time::timeout(LINGER, feed.next()).await
+                };
                 let (Some(hub), Some(engine)) = (hub.upgrade(), engine.upgrade()) else {
                     return;
                 };
                 match event {
                     Ok(Some(ChangeEvent::Task { id, revision })) => {
-                        hub.heard(&engine, &id, revision).await
+                        behind = !hub.heard(&engine, &id, revision).await;
                     }
                     Ok(Some(ChangeEvent::Lagged)) => {
+                        behind = false;
                         for id in hub.watched() {
-                            hub.heard(&engine, &id, u64::MAX - 1).await;
+                            behind |= !hub.heard(&engine, &id, UNKNOWN_REVISION).await;
                         }
                     }
                     Ok(None) => {
@@ -175,26 +197,36 @@ impl Hub {
             .collect()
     }
 
-    /// The store says that a task has at least this revision.
-    async fn heard(&self, engine: &Engine, id: &TaskId, revision: u64) {
+    /// The store says that a task has at least this revision. Whether it could be read.
+    async fn heard(&self, engine: &Engine, id: &TaskId, revision: u64) -> bool {
         let known = self
             .shard(id)
             .get(id)
             .map(|sender| sender.borrow().revision());
-        if known.is_none_or(|known| known >= revision) {
-            return;
-        }
+        let Some(known) = known.filter(|known| *known < revision) else {
+            return true;
+        };
         match engine.store.get(id.as_str(), &Access::System).await {
-            Ok(Some(record)) => self.publish(&record),
+            Ok(Some(record)) if record.revision > known => self.publish(&record),
+            Ok(Some(_)) => {}
+            // Followed before it exists, or gone: whoever waits has to look.
+            Ok(None) if known == 0 && revision == UNKNOWN_REVISION => self.look_again(id),
             Ok(None) => self.publish_removed(id),
-            Err(error) => tracing::warn!(task = %id, %error, "a changed task could not be read"),
+            Err(error) => {
+                tracing::warn!(task = %id, %error, "a changed task could not be read");
+                return false;
+            }
         }
+        true
     }
 
     /// Tells everybody here of a record.
     pub(crate) fn publish(&self, record: &Arc<TaskRecord>) {
-        if let Some(run) = self.runs.pin().get(&record.id) {
-            if record.attempt != run.attempt {
+        // Records may be told late: one of an attempt before this one says nothing about this one.
+        if let Some(run) = self.runs.pin().get(&record.id)
+            && record.attempt >= run.attempt
+        {
+            if record.attempt > run.attempt {
                 run.stop.cancel();
             } else if matches!(record.state, State::Cancelled) {
                 run.cancel.cancel();
@@ -217,27 +249,47 @@ impl Hub {
 
     /// Tells everybody here that a record is gone.
     pub(crate) fn publish_removed(&self, id: &TaskId) {
-        if let Some(run) = self.runs.pin().get(id) {
-            // It has its grace to end by itself, like after a cancel.
-            run.cancel.cancel();
-        }
+        self.cancel_run(id);
         self.each_observer(|observer| observer.removed(id));
-        if let Some(sender) = self.shard(id).get(id) {
+        // Out of the map: an id that was proposed may come again, and is another task then.
+        if let Some(sender) = self.shard(id).remove(id) {
             sender.send_replace(Seen::Removed);
         }
     }
 
-    pub(crate) fn run_started(&self, id: &TaskId, signals: RunSignals) {
-        self.runs.pin().insert(id.clone(), signals);
+    /// Wakes whoever waits for a task of which nothing has been seen and that is not there.
+    fn look_again(&self, id: &TaskId) {
+        self.cancel_run(id);
+        if let Some(sender) = self.shard(id).get(id) {
+            sender.send_modify(|_nothing| {});
+        }
     }
 
-    pub(crate) fn run_ended(&self, id: &TaskId, attempt: u32) {
-        let _ = self
-            .runs
-            .pin()
-            .remove_if(id, |_, run| run.attempt == attempt);
-        if self.runs.is_empty() {
-            self.run_ended.notify_waiters();
+    /// The task of a body is gone. It has its grace to end by itself, like after a cancel.
+    fn cancel_run(&self, id: &TaskId) {
+        if let Some(run) = self.runs.pin().get(id) {
+            run.cancel.cancel();
+        }
+    }
+
+    pub(crate) fn run_started(self: &Arc<Self>, id: &TaskId, signals: &RunSignals) -> Running {
+        self.running.fetch_add(1, Ordering::SeqCst);
+        self.runs.pin().update_or_insert_with(
+            id.clone(),
+            |have| {
+                let newest = if have.attempt > signals.attempt {
+                    have
+                } else {
+                    signals
+                };
+                newest.clone()
+            },
+            || signals.clone(),
+        );
+        Running {
+            hub: self.clone(),
+            id: id.clone(),
+            attempt: signals.attempt,
         }
     }
 
@@ -249,11 +301,20 @@ impl Hub {
     pub(crate) async fn runs_ended(&self) {
         loop {
             let ended = self.run_ended.notified();
-            if self.runs.is_empty() {
+            if self.running.load(Ordering::SeqCst) == 0 {
                 return;
             }
             ended.await;
         }
+    }
+
+    /// What is kept of tasks: bodies that run, their signals, and watched tasks.
+    pub(crate) fn held(&self) -> [usize; 3] {
+        [
+            self.running.load(Ordering::SeqCst),
+            self.runs.len(),
+            self.shards.iter().map(|shard| lock(shard).len()).sum(),
+        ]
     }
 }
 
@@ -269,11 +330,23 @@ impl Watch {
     /// Waits for the next change.
     pub(crate) async fn changed(&mut self) {
         match &mut self.seen {
-            // The sender stays in the hub for as long as a receiver exists.
+            // The sender goes when the task is removed; nothing comes after that.
             Some(seen) => {
-                let _ = seen.changed().await;
+                if seen.changed().await.is_err() {
+                    std::future::pending().await
+                }
             }
             None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let mine = |_: &TaskId, run: &RunSignals| run.attempt == self.attempt;
+        let _ = self.hub.runs.pin().remove_if(&self.id, mine);
+        if self.hub.running.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.hub.run_ended.notify_waiters();
         }
     }
 }
@@ -296,3 +369,7 @@ impl Drop for Watch {
         self.hub.watches.fetch_sub(1, Ordering::AcqRel);
     }
 }
+
+#[cfg(test)]
+#[path = "hub_tests.rs"]
+mod tests;

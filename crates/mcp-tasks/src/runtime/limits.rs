@@ -131,7 +131,8 @@ mod tests {
     #[test]
     fn zero_and_contradictions_are_refused_by_name() {
         assert!(Limits::default().check().is_ok());
-        let cases: [(&str, fn(&mut Limits)); 8] = [
+        type Mistake = (&'static str, fn(&mut Limits));
+        let cases: [Mistake; 8] = [
             ("default_ttl", |l| l.default_ttl = Duration::ZERO),
             ("max_ttl", |l| l.max_ttl = Duration::ZERO),
             ("default_ttl", |l| l.max_ttl = Duration::from_secs(1)),

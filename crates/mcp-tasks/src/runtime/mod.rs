@@ -62,6 +62,8 @@ pub(crate) struct Inner {
     edit_tools: Mutex<()>,
     worker: WorkerId,
     worker_started: OnceCell<()>,
+    /// Nobody renews the lease any more.
+    lease_left: CancellationToken,
     permits: Semaphore,
     /// No new tasks.
     closing: CancellationToken,
@@ -89,6 +91,7 @@ impl Runtime {
             edit_tools: Mutex::new(()),
             worker: WorkerId::random(),
             worker_started: OnceCell::new(),
+            lease_left: CancellationToken::new(),
             permits,
             closing: CancellationToken::new(),
             stop: stop.clone(),
@@ -238,6 +241,15 @@ impl Runtime {
         }
     }
 
+    /// The task as it is in the store, as `access` sees it.
+    pub(crate) async fn stored(
+        &self,
+        id: &TaskId,
+        access: &Access,
+    ) -> Result<Arc<TaskRecord>, ReadError> {
+        self.inner.engine.get_visible(id, access).await
+    }
+
     /// Waits until the task has ended, and returns its last record. Reads are repeatable; any number may wait.
     ///
     /// # Errors
@@ -284,8 +296,23 @@ impl Runtime {
         after: Option<&ListKey>,
     ) -> Result<(Vec<Arc<TaskRecord>>, bool), StoreError> {
         let engine = &self.inner.engine;
-        let page = engine.limits.page;
-        let mut records = engine.store.list(owner, after, page + 1).await?;
+        let (page, now) = (engine.limits.page, engine.clock.now());
+        let mut records: Vec<Arc<TaskRecord>> = Vec::new();
+        let mut after = after.cloned();
+        while records.len() <= page {
+            let wanted = page + 1 - records.len();
+            let found = engine.store.list(owner, after.as_ref(), wanted).await?;
+            let exhausted = found.len() < wanted;
+            after = found.last().map(|last| ListKey {
+                created_at: last.created_at,
+                id: last.id.clone(),
+            });
+            // What `get` does not answer any more is not listed either.
+            records.extend(found.into_iter().filter(|record| !record.is_expired(now)));
+            if exhausted {
+                break;
+            }
+        }
         let more = records.len() > page;
         records.truncate(page);
         Ok((records, more))
@@ -351,12 +378,23 @@ impl Runtime {
         inner.closing.cancel();
         let _ = tokio::time::timeout(patience, inner.engine.hub.runs_ended()).await;
         inner.stop.cancel();
+        if inner.worker_started.initialized() {
+            // A renewal under way would bring the lease back.
+            inner.lease_left.cancelled().await;
+        }
         inner.engine.hub.runs_ended().await;
         if inner.worker_started.initialized()
             && let Err(error) = inner.engine.store.release(&inner.worker).await
         {
             tracing::warn!(%error, "the lease could not be released; it will lapse");
         }
+    }
+
+    /// What is kept in this process of tasks: bodies that run, their signals, watched tasks. All zero when nothing
+    /// runs and nobody waits.
+    #[doc(hidden)]
+    pub fn held(&self) -> [usize; 3] {
+        self.inner.engine.hub.held()
     }
 
     /// Whether [`shutdown`](Self::shutdown) was called.
@@ -367,11 +405,6 @@ impl Runtime {
     /// Completes when no body can end here any more.
     pub(crate) async fn stopped(&self) {
         self.inner.stop.cancelled().await;
-    }
-
-    /// Completes when [`shutdown`](Self::shutdown) has been called.
-    pub(crate) fn closing(&self) -> CancellationToken {
-        self.inner.closing.clone()
     }
 }
 

@@ -18,30 +18,48 @@ use crate::{
     task::{Change, ErrorObject, Outcome, RawJson, TaskRecord},
 };
 
-/// How often, and from which pause on, storing an outcome is tried again when the store fails.
-const STORE_TRIES: u32 = 8;
-const STORE_PAUSE: Duration = Duration::from_millis(50);
+/// The pauses after which storing an outcome is tried again when the store fails: each twice the one before.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Starts the body of a record that this worker holds.
 pub(crate) fn start(inner: &Arc<Inner>, tool: Arc<ToolEntry>, record: Arc<TaskRecord>) {
     let (context, signals) = create::context(inner, &record);
-    inner.engine.hub.run_started(&record.id, signals.clone());
+    let running = inner.engine.hub.run_started(&record.id, &signals);
     // Changes by other processes (a cancel, a take-over) have to reach the body.
     let watch = inner.engine.hub.watch(&inner.engine, &record.id);
     let span = tracing::info_span!("task", id = %record.id, tool = &*record.origin.tool, attempt = record.attempt);
     let inner = inner.clone();
     tokio::spawn(
         async move {
+            // Dropped in this order, and whatever panics: no watch outlives its body, no body its end.
+            let _running = running;
+            let _watch = watch;
+            look(&inner, &record).await;
             let ended = run(&inner, tool, &record, &context, &signals).await;
             context.end();
             if let Some(change) = ended {
                 store_outcome(&inner, &record, &context, &signals, change).await;
             }
-            drop(watch);
-            inner.engine.hub.run_ended(&record.id, record.attempt);
         }
         .instrument(span),
     );
+}
+
+/// What was written before the body's watch was opened is not on it: a cancel under an id that was known beforehand.
+async fn look(inner: &Arc<Inner>, record: &Arc<TaskRecord>) {
+    let hub = &inner.engine.hub;
+    match inner
+        .engine
+        .store
+        .get(record.id.as_str(), &Access::System)
+        .await
+    {
+        Ok(Some(present)) if present.revision > record.revision => hub.publish(&present),
+        Ok(Some(_)) => {}
+        Ok(None) => hub.publish_removed(&record.id),
+        Err(error) => tracing::warn!(%error, "the task could not be read; its body runs"),
+    }
 }
 
 /// Runs the body; the change that ends its task, or `None` if the task is no longer its own to end.
@@ -109,7 +127,7 @@ async fn run(
         Ok(Ended::Body(result)) => Ok(result),
         Err(error) => Err(error),
     };
-    let (outcome, message) = outcome_of(result, Some(&tool), inner.engine.limits.result)?;
+    let (outcome, message) = outcome_of(result, Some(&tool), inner.engine.limits.result);
     Some(inner.engine.finish(outcome, message))
 }
 
@@ -151,12 +169,12 @@ where
     })
 }
 
-/// What a body's end is to the task: its outcome and what a person is told about it. `None` if it has none to give.
+/// What a body's end is to the task: its outcome and what a person is told about it.
 pub(crate) fn outcome_of(
     result: Result<CallToolResult, TaskError>,
     tool: Option<&ToolEntry>,
     limit: usize,
-) -> Option<(Outcome, Option<Arc<str>>)> {
+) -> (Outcome, Option<Arc<str>>) {
     let failed = |error: ErrorObject| {
         let message = Some(error.message.as_str().into());
         (Outcome::Error(error), message)
@@ -164,8 +182,16 @@ pub(crate) fn outcome_of(
     let mut result = match result {
         Ok(result) => result,
         Err(TaskError(Failure::Tool(result))) => *result,
-        Err(TaskError(Failure::Rpc(error))) => return Some(failed(error)),
-        Err(TaskError(Failure::Gone)) => return None,
+        Err(TaskError(Failure::Rpc(error))) => {
+            let size = error.message.len() + error.data.as_ref().map_or(0, |data| data.get().len());
+            return failed(if size > limit {
+                ErrorObject::internal(format!(
+                    "the error of {size} bytes exceeds the limit of {limit} bytes"
+                ))
+            } else {
+                error
+            });
+        }
     };
     // Neutral: each generation adds what it wants.
     result.result_type = None;
@@ -181,9 +207,9 @@ pub(crate) fn outcome_of(
             }
         };
         if let Err(why) = checked {
-            return Some(failed(ErrorObject::internal(format!(
+            return failed(ErrorObject::internal(format!(
                 "the tool broke its output schema: {why}"
-            ))));
+            )));
         }
     }
     let message =
@@ -191,18 +217,18 @@ pub(crate) fn outcome_of(
     let json = match RawJson::from_serialize(&result) {
         Ok(json) => json,
         Err(e) => {
-            return Some(failed(ErrorObject::internal(format!(
+            return failed(ErrorObject::internal(format!(
                 "the result has no JSON form: {e}"
-            ))));
+            )));
         }
     };
     let size = json.get().len();
     if size > limit {
-        return Some(failed(ErrorObject::internal(format!(
+        return failed(ErrorObject::internal(format!(
             "the result of {size} bytes exceeds the limit of {limit} bytes"
-        ))));
+        )));
     }
-    Some((Outcome::Result { json, is_error }, message.map(Into::into)))
+    (Outcome::Result { json, is_error }, message.map(Into::into))
 }
 
 /// The first text of a result.
@@ -214,7 +240,8 @@ pub(crate) fn text_of(result: &CallToolResult) -> Option<String> {
         .map(|text| text.text.clone())
 }
 
-/// Stores the outcome. A store that fails is tried again: a result must not be lost to a passing fault.
+/// Stores the outcome. A store that fails is tried again for as long as the task lives: a result must not be lost to
+/// a fault that passes, and a task whose worker goes on living is nobody else's to end.
 async fn store_outcome(
     inner: &Arc<Inner>,
     record: &Arc<TaskRecord>,
@@ -226,9 +253,9 @@ async fn store_outcome(
         worker: inner.worker.clone(),
         attempt: context.attempt(),
     };
-    let mut pause = STORE_PAUSE;
+    let mut pause = FIRST_PAUSE;
     let mut hint = Some(record.clone());
-    for attempt in 1..=STORE_TRIES {
+    loop {
         match inner
             .engine
             .update(
@@ -244,21 +271,24 @@ async fn store_outcome(
                 tracing::info!(phase = ?record.phase(), "task ended");
                 return;
             }
-            Err(UpdateError::Refused(refusal, _)) => {
+            Err(UpdateError::Refused(refusal, present)) => {
                 tracing::debug!(%refusal, "a late outcome was ignored");
+                // It may be our own, written by a call that failed after all.
+                inner.engine.hub.publish(&present);
                 return;
             }
             Err(UpdateError::NotFound) => return,
             Err(UpdateError::Store(error)) => {
-                tracing::warn!(attempt, %error, "the outcome could not be stored");
+                if record.is_expired(inner.engine.clock.now()) {
+                    tracing::error!(%error, "the outcome was lost: the store failed until the task expired");
+                    return;
+                }
+                tracing::warn!(%error, ?pause, "the outcome could not be stored yet");
                 tokio::select! {
                     () = signals.stop.cancelled() => return,
-                    () = tokio::time::sleep(pause) => pause *= 2,
+                    () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
                 }
             }
         }
     }
-    tracing::error!(
-        "the outcome was lost: the store kept failing; the task is recovered when the lease lapses"
-    );
 }

@@ -564,3 +564,7 @@ pub(crate) struct ToolEntry {
     pub(crate) on_get: Option<PollFn>,
     pub(crate) on_result: Option<PollFn>,
 }
+
+#[cfg(test)]
+#[path = "tool_tests.rs"]
+mod tests;

@@ -1,18 +1,26 @@
 //! The worker of this process: its lease, the recovery of what lapsed workers left, and the sweeper.
 
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::{
+    collections::HashSet,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use futures_util::{StreamExt, stream};
+use tokio_util::sync::DropGuard;
 
 use super::{Inner, Recovery, limits::millis, run, tool::Body};
 use crate::{
     store::{Access, StoreError},
-    task::{Change, ErrorObject, Outcome, TaskRecord},
+    task::{Change, ErrorObject, Outcome, TaskId, TaskRecord},
 };
 
 /// What a person is told of a task that its worker left.
 const STOPPED: &str = "the worker running this task stopped";
 /// How many records one round of recovery or sweeping takes.
 const BATCH: usize = 256;
+/// How many of them are taken over at one moment: their writes share a store's commits.
+const AT_ONCE: usize = 32;
 /// How often expired records are reclaimed.
 const SWEEP: Duration = Duration::from_secs(1);
 /// How often expired documents are reclaimed.
@@ -25,7 +33,9 @@ impl Inner {
         self.worker_started
             .get_or_try_init(async || {
                 self.heartbeat().await?;
-                tokio::spawn(keep_lease(Arc::downgrade(self)));
+                let left = self.lease_left.clone().drop_guard();
+                tokio::spawn(keep_lease(Arc::downgrade(self), left));
+                tokio::spawn(look_for_left(Arc::downgrade(self)));
                 tokio::spawn(sweep(Arc::downgrade(self)));
                 Ok(())
             })
@@ -44,23 +54,43 @@ impl Inner {
 
     /// Takes over what lapsed workers left, for the tools that are registered here.
     async fn recover(self: &Arc<Self>) -> Result<(), StoreError> {
-        let orphans = self
-            .engine
-            .store
-            .orphans(self.engine.clock.now(), BATCH)
-            .await?;
-        for record in orphans {
-            // Our own lease may have lapsed in a stalled process; what still runs here is not left.
-            let ours = record.worker.as_ref() == Some(&self.worker)
-                && self.engine.hub.is_running(&record.id);
-            if ours || record.is_expired(self.engine.clock.now()) {
-                continue;
-            }
-            if let Err(error) = self.take_over(&record).await {
-                tracing::warn!(task = %record.id, %error, "a left task could not be taken over");
+        // Left tasks that stay left: another's to take, or nobody's. Others must not wait behind them.
+        let mut passed: HashSet<TaskId> = HashSet::new();
+        loop {
+            let wanted = BATCH + passed.len();
+            let now = self.engine.clock.now();
+            let mut orphans = self.engine.store.orphans(now, wanted).await?;
+            let last = orphans.len() < wanted;
+            orphans.retain(|record| passed.insert(record.id.clone()));
+            stream::iter(orphans)
+                .map(|record| self.take_over_left(record))
+                .buffer_unordered(AT_ONCE)
+                .for_each(|()| std::future::ready(()))
+                .await;
+            if last || self.is_ending() {
+                return Ok(());
             }
         }
-        Ok(())
+    }
+
+    fn is_ending(&self) -> bool {
+        self.closing.is_cancelled() || self.stop.is_cancelled()
+    }
+
+    /// Takes a record over, if it is left.
+    async fn take_over_left(self: &Arc<Self>, record: Arc<TaskRecord>) {
+        if self.is_ending() {
+            return;
+        }
+        // Our own lease may have lapsed in a stalled process; what still runs here is not left.
+        let ours =
+            record.worker.as_ref() == Some(&self.worker) && self.engine.hub.is_running(&record.id);
+        if ours || record.is_expired(self.engine.clock.now()) {
+            return;
+        }
+        if let Err(error) = self.take_over(&record).await {
+            tracing::warn!(task = %record.id, %error, "a left task could not be taken over");
+        }
     }
 
     async fn take_over(self: &Arc<Self>, record: &Arc<TaskRecord>) -> Result<(), StoreError> {
@@ -104,7 +134,7 @@ impl Inner {
     }
 
     /// Removes what has expired.
-    async fn sweep(&self) -> Result<(), StoreError> {
+    pub(super) async fn sweep(&self) -> Result<(), StoreError> {
         loop {
             let now = self.engine.clock.now();
             let due = self.engine.store.expired(now, BATCH).await?;
@@ -123,24 +153,42 @@ impl Inner {
     }
 }
 
-/// Renews the lease, and looks for left tasks, until the runtime stops.
-async fn keep_lease(inner: Weak<Inner>) {
-    loop {
+/// Renews the lease until the runtime stops. Nothing else is done here: who renews it late is taken over.
+async fn keep_lease(inner: Weak<Inner>, _left: DropGuard) {
+    while wait_a_heartbeat(&inner).await {
         let Some(inner) = inner.upgrade() else { return };
-        if let Err(error) = inner.recover().await {
-            tracing::warn!(%error, "left tasks could not be looked for");
-        }
-        let (stop, every) = (inner.stop.clone(), inner.engine.limits.heartbeat);
-        let weak = Arc::downgrade(&inner);
-        drop(inner);
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(every) => {}
-        }
-        let Some(inner) = weak.upgrade() else { return };
         if let Err(error) = inner.heartbeat().await {
             tracing::warn!(%error, "the lease could not be renewed");
         }
+    }
+}
+
+/// Looks for left tasks until the runtime stops.
+async fn look_for_left(inner: Weak<Inner>) {
+    loop {
+        let Some(strong) = inner.upgrade() else {
+            return;
+        };
+        if let Err(error) = strong.recover().await {
+            tracing::warn!(%error, "left tasks could not be looked for");
+        }
+        drop(strong);
+        if !wait_a_heartbeat(&inner).await {
+            return;
+        }
+    }
+}
+
+/// Whether the runtime still works after the time of a heartbeat.
+async fn wait_a_heartbeat(inner: &Weak<Inner>) -> bool {
+    let Some(strong) = inner.upgrade() else {
+        return false;
+    };
+    let (stop, every) = (strong.stop.clone(), strong.engine.limits.heartbeat);
+    drop(strong);
+    tokio::select! {
+        () = stop.cancelled() => false,
+        () = tokio::time::sleep(every) => true,
     }
 }
 

@@ -83,10 +83,9 @@ impl Route {
 /// Where a message about a task goes now.
 enum Target {
     Stream(Arc<Outlet>),
-    /// Nowhere until this session opens a general stream.
-    WhenOpen(Arc<Session>),
     /// Nowhere before this moment.
     NotBefore(Instant),
+    /// Nowhere until somebody opens a stream.
     Nowhere,
 }
 
@@ -160,25 +159,35 @@ impl Delivery {
 
     /// A session named a live task in an allowed `tasks/*`.
     pub(crate) fn named(&self, runtime: &Runtime, session: &Session, record: &Arc<TaskRecord>) {
-        if record.is_terminal() || !session.is_real {
-            return;
+        if let Some(route) = self.note(runtime, session, record) {
+            self.pump(&mut lock(&route));
         }
-        let (route, new) = match self.route(&record.id) {
+    }
+
+    /// Takes note of the session that named the task; the route, if that may have changed where a question goes.
+    fn note(
+        &self,
+        runtime: &Runtime,
+        session: &Session,
+        record: &Arc<TaskRecord>,
+    ) -> Option<Arc<Mutex<Route>>> {
+        if record.is_terminal() || !session.is_real {
+            return None;
+        }
+        let (shared, new) = match self.route(&record.id) {
             Some(route) => (route, false),
             None => (self.route_or_new(&record.id), true),
         };
         let watch = new.then(|| runtime.follow(&record.id));
         if new {
-            // What was written between the caller's read and the watch.
-            let (runtime, id) = (runtime.clone(), record.id.clone());
-            tokio::spawn(async move { runtime.refresh(&id).await });
+            catch_up(runtime, &record.id);
         }
-        let mut route = lock(&route);
+        let mut route = lock(&shared);
         let is_creator = route.creator.as_ref() == Some(&session.key);
         let by_now = is_creator && !route.known;
         let other = route.named_by.as_ref() != Some(&session.key);
         if !(new || by_now || other) {
-            return;
+            return None;
         }
         if new {
             // Made before this process, or in another: its record says by which session.
@@ -190,7 +199,8 @@ impl Delivery {
         }
         route.named_by = Some(session.key.clone());
         take_newer(&mut route, record);
-        self.pump(&mut route);
+        drop(route);
+        Some(shared)
     }
 
     /// A `tasks/result` of the task has been opened on this stream, until the guard is dropped.
@@ -202,12 +212,14 @@ impl Delivery {
         outlet: Arc<Outlet>,
         own_stream: bool,
     ) -> ResultGuard {
-        self.named(runtime, session, record);
+        // A question that waits goes here, not to the general stream.
+        self.note(runtime, session, record);
         let shared = self.route_or_new(&record.id);
         let mut route = lock(&shared);
         if route._watch.is_none() {
             route._watch = Some(runtime.follow(&record.id));
             route.creator = record.origin.session.clone();
+            catch_up(runtime, &record.id);
         }
         route.results.push(outlet.clone());
         take_newer(&mut route, record);
@@ -273,20 +285,26 @@ impl Delivery {
                 {
                     continue;
                 }
-                match self.target(route, &record) {
-                    Target::Stream(outlet) => {
-                        let request_id = QuestionId::mint(&record.id, &input.key);
-                        if outlet.send(g1::question(&request_id, &record, input, !route.is_call)) {
-                            tracing::debug!(task = %record.id, key = &*input.key, "question sent");
+                loop {
+                    match self.target(route, &record) {
+                        Target::Stream(outlet) => {
+                            let request_id = QuestionId::mint(&record.id, &input.key);
+                            let question =
+                                g1::question(&request_id, &record, input, !route.is_call);
+                            // Before it is sent: a stream that closes meanwhile knows what was on it.
                             outlet.carry(&record.id);
-                            route
-                                .sent
-                                .insert(input.key.clone(), Sending { request_id, outlet });
+                            if !outlet.send_surely(question) {
+                                // It has closed just now, and is no target any more.
+                                continue;
+                            }
+                            tracing::debug!(task = %record.id, key = &*input.key, "question sent");
+                            let sending = Sending { request_id, outlet };
+                            route.sent.insert(input.key.clone(), sending);
                         }
+                        Target::NotBefore(at) => self.pump_later(route, &record.id, at),
+                        Target::Nowhere => {}
                     }
-                    Target::WhenOpen(session) => session.wait_for_general(&record.id),
-                    Target::NotBefore(at) => self.pump_later(route, &record.id, at),
-                    Target::Nowhere => {}
+                    break;
                 }
             } else if let Some(sending) = route.sent.remove(&input.key) {
                 // Answered questions are done with; others are taken back where they were asked.
@@ -296,7 +314,8 @@ impl Delivery {
                     } else {
                         "no longer asked"
                     };
-                    sending.outlet.send(g1::cancelled(&sending.request_id, why));
+                    let back = g1::cancelled(&sending.request_id, why);
+                    sending.outlet.send_surely(back);
                 }
                 if route
                     .sent
@@ -326,22 +345,16 @@ impl Delivery {
         };
         let creator = route.creator.as_ref().and_then(allowed);
         let namer = route.named_by.as_ref().and_then(allowed);
-        if let Some(session) = &creator {
-            if let Some(outlet) = session.general() {
-                return match route.knows_from {
-                    Some(from) if !route.known && Instant::now() < from => Target::NotBefore(from),
-                    _ => Target::Stream(outlet),
-                };
-            }
-            session.wait_for_general(&record.id);
-        }
-        if let Some(session) = namer {
-            return match session.general() {
-                Some(outlet) => Target::Stream(outlet),
-                None => Target::WhenOpen(session),
+        if let Some(outlet) = creator.and_then(|session| session.general_or_wait(&record.id)) {
+            return match route.knows_from {
+                Some(from) if !route.known && Instant::now() < from => Target::NotBefore(from),
+                _ => Target::Stream(outlet),
             };
         }
-        Target::Nowhere
+        match namer.and_then(|session| session.general_or_wait(&record.id)) {
+            Some(outlet) => Target::Stream(outlet),
+            None => Target::Nowhere,
+        }
     }
 
     fn pump_later(&self, route: &mut Route, id: &TaskId, at: Instant) {
@@ -361,6 +374,14 @@ impl Delivery {
         });
     }
 
+    fn stop_waiting(&self, route: &Route, id: &TaskId) {
+        for key in [&route.creator, &route.named_by].into_iter().flatten() {
+            if let Some(session) = self.sessions.get(key) {
+                session.stop_waiting(id);
+            }
+        }
+    }
+
     /// The one stream for progress and logs: of the session that made the task.
     fn creators_stream(&self, route: &Route) -> Option<Arc<Outlet>> {
         if route.is_call {
@@ -376,6 +397,12 @@ impl Delivery {
             .cloned()
             .or_else(|| self.sessions.get(creator)?.general())
     }
+}
+
+/// What was written between the caller's read and the watch.
+fn catch_up(runtime: &Runtime, id: &TaskId) {
+    let (runtime, id) = (runtime.clone(), id.clone());
+    tokio::spawn(async move { runtime.refresh(&id).await });
 }
 
 fn take_newer(route: &mut Route, record: &Arc<TaskRecord>) {
@@ -418,16 +445,12 @@ impl Observer for Delivery {
                         outlet.send(g1::status_changed(record));
                     }
                 }
-                Target::WhenOpen(_) | Target::Nowhere => {}
+                Target::Nowhere => {}
             }
         }
         self.pump(&mut route);
         if record.is_terminal() {
-            for key in [&route.creator, &route.named_by].into_iter().flatten() {
-                if let Some(session) = self.sessions.get(key) {
-                    session.stop_waiting(&record.id);
-                }
-            }
+            self.stop_waiting(&route, &record.id);
             drop(route);
             self.routes.pin().remove(&record.id);
         }
@@ -437,11 +460,11 @@ impl Observer for Delivery {
         if let Some(route) = self.routes.pin().remove(id) {
             let mut route = lock(route);
             for (_, sending) in route.sent.drain() {
-                sending
-                    .outlet
-                    .send(g1::cancelled(&sending.request_id, "the task has expired"));
+                let back = g1::cancelled(&sending.request_id, "the task has expired");
+                sending.outlet.send_surely(back);
                 sending.outlet.uncarry(id);
             }
+            self.stop_waiting(&route, id);
         }
     }
 
@@ -451,7 +474,9 @@ impl Observer for Delivery {
             return;
         };
         let route = lock(&route);
-        if let Some(outlet) = self.creators_stream(&route) {
+        if let Some(outlet) = self.creators_stream(&route)
+            && outlet.has_room()
+        {
             let message = event.message.as_deref();
             outlet.send(g1::progress(
                 record,
@@ -472,11 +497,11 @@ impl Observer for Delivery {
         let Some(outlet) = self.creators_stream(&route) else {
             return;
         };
-        if self
+        let wanted = self
             .sessions
             .get(&outlet.session)
-            .is_none_or(|session| session.wants_log(event.level))
-        {
+            .is_none_or(|session| session.wants_log(event.level));
+        if wanted && outlet.has_room() {
             let logger = event.logger.as_deref();
             outlet.send(g1::log_message(
                 record,
@@ -501,6 +526,157 @@ impl Drop for ResultGuard {
     fn drop(&mut self) {
         if let Some(delivery) = self.delivery.upgrade() {
             delivery.result_closed(&self.task, &self.outlet, self.own_stream);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Poll;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{
+        Limits, TaskContext, TaskError, TaskTool, Tasks,
+        server::{
+            plane::{Carrier, Plane, Verdict},
+            session::SessionFacts,
+        },
+        store::Access,
+        task::{Owner, RawJson},
+        wire::envelope::Message,
+    };
+
+    struct World {
+        plane: Arc<Plane>,
+        session: Arc<Session>,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let limits = Limits {
+                tasks_per_owner: 1,
+                ..Limits::default()
+            };
+            let echo = async |_: TaskContext, _: Value| Ok::<_, TaskError>("done");
+            let ask = async |cx: TaskContext, _: Value| {
+                let answer = cx.ask(crate::Question::roots()).await?;
+                Ok::<_, TaskError>(answer.get().to_owned())
+            };
+            let tasks = Tasks::builder()
+                .limits(limits)
+                .tool(TaskTool::new("echo").run(echo))
+                .tool(TaskTool::new("ask").run(ask));
+            let plane = tasks.build().unwrap().plane;
+            let facts = SessionFacts {
+                owner: Owner::Bearer,
+                version: g1::VERSION.into(),
+                capabilities: Some(RawJson::from_text(r#"{"roots":{}}"#).unwrap()),
+                client_info: None,
+                inner_tools: false,
+                inner_logging: false,
+            };
+            let session = Session::new("s".into(), Owner::Bearer, true, Some(facts));
+            let session = plane.sessions.add(session);
+            Self { plane, session }
+        }
+
+        async fn handle(&self, method: &str, params: Value) -> Verdict {
+            let text = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+            let text = text.to_string().into_bytes();
+            let message = Message::parse(&text).map_err(|e| e.error).unwrap();
+            self.plane
+                .handle(&self.session, &message, &Carrier::Own)
+                .await
+        }
+
+        async fn call(&self, tool: &str) -> Value {
+            let params = json!({"name": tool, "arguments": {}, "task": {}});
+            let Verdict::Reply(reply) = self.handle("tools/call", params).await else {
+                panic!("no reply");
+            };
+            serde_json::from_slice(&reply).unwrap()
+        }
+
+        async fn create(&self, tool: &str) -> TaskId {
+            let answer = self.call(tool).await;
+            TaskId::from_stored(answer["result"]["task"]["taskId"].as_str().unwrap())
+        }
+
+        /// Until the body has asked, and its question waits for a stream.
+        async fn asked(&self) {
+            while lock(&self.session.waiting).is_empty() {
+                tokio::task::yield_now().await;
+            }
+        }
+
+        fn is_empty(&self) -> bool {
+            self.plane.delivery.routes.is_empty() && lock(&self.session.waiting).is_empty()
+        }
+    }
+
+    // B74: what is known of a task's clients goes with the task.
+    #[tokio::test]
+    async fn nothing_outlives_its_task() {
+        let world = World::new();
+        let runtime = world.plane.runtime.clone();
+        let id = world.create("echo").await;
+        runtime.wait(&id, &Access::System, None).await.unwrap();
+        assert!(world.is_empty(), "finished");
+        runtime.remove(&id).await;
+
+        let id = world.create("ask").await;
+        world.asked().await;
+        runtime.cancel(&id, &Access::System, "").await.unwrap();
+        assert!(world.is_empty(), "cancelled");
+        runtime.remove(&id).await;
+
+        let id = world.create("ask").await;
+        world.asked().await;
+        assert!(world.call("ask").await["error"].is_object(), "the limit");
+        assert_eq!(world.plane.delivery.routes.len(), 1, "refused");
+        runtime.remove(&id).await;
+        assert!(world.is_empty(), "expired");
+    }
+
+    // B77: the route of a creation that is interrupted goes with the request, whatever becomes of the creation.
+    #[tokio::test]
+    async fn nothing_is_left_of_a_creation_that_is_interrupted() {
+        for taken in [false, true] {
+            let world = World::new();
+            if taken {
+                let id = world.create("echo").await;
+                let runtime = &world.plane.runtime;
+                runtime.wait(&id, &Access::System, None).await.unwrap();
+            }
+            let mut creation = Box::pin(world.call("ask"));
+            let begun = std::future::poll_fn(|cx| Poll::Ready(creation.as_mut().poll(cx))).await;
+            assert!(begun.is_pending() && world.plane.delivery.routes.len() == 1);
+            drop(creation);
+            assert!(world.is_empty(), "taken: {taken}");
+        }
+    }
+
+    // A task may end between the read of a tasks/result and its stream.
+    #[tokio::test]
+    async fn a_waiter_that_comes_too_late_leaves_no_route() {
+        let world = World::new();
+        let runtime = world.plane.runtime.clone();
+        let id = world.create("ask").await;
+        let stale = runtime.get(&id, &Access::System, None).await.unwrap();
+        runtime.cancel(&id, &Access::System, "").await.unwrap();
+        let real = world.session.clone();
+        let nobody = Session::new("none".into(), Owner::Bearer, false, None);
+        for session in [real, nobody] {
+            let (outlet, _messages) = Outlet::new(session.key.clone());
+            let delivery = &world.plane.delivery;
+            let open = delivery.result_opened(&runtime, &session, &stale, outlet, true);
+            while !world.is_empty() {
+                tokio::task::yield_now().await;
+            }
+            drop(open);
+            assert!(world.is_empty());
         }
     }
 }

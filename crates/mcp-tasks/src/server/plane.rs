@@ -27,6 +27,9 @@ use crate::{
     },
 };
 
+/// Whether the inner server has a tool of that name.
+pub(crate) type HasTool = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
 /// The part of a server that both transports share.
 pub(crate) struct Plane {
     pub(crate) runtime: Runtime,
@@ -36,7 +39,7 @@ pub(crate) struct Plane {
     inner_tools: papaya::HashSet<String>,
     inner_tools_known: AtomicBool,
     /// Asks the inner server for a tool of that name, where it can be asked.
-    pub(crate) inner_tool: OnceLock<Arc<dyn Fn(&str) -> bool + Send + Sync>>,
+    pub(crate) inner_tool: OnceLock<HasTool>,
 }
 
 /// What to do with a message.
@@ -57,6 +60,8 @@ pub(crate) struct Pending {
     pub(crate) messages: Option<mpsc::Receiver<Vec<u8>>>,
     /// The answer; `None` if the request was given up.
     pub(crate) answer: BoxFuture<'static, Option<Vec<u8>>>,
+    /// Whether it is a plain call, which nobody can come back to over a pipe.
+    pub(crate) is_call: bool,
     /// Set for a shimmed call: its stream can be rejoined.
     pub(crate) rejoin: Option<call::Rejoin>,
 }
@@ -291,9 +296,10 @@ impl Plane {
         let task = g1::task_id(params)?;
         let access = Access::Owner(session.owner().clone());
         let requestor = session.requestor();
+        // As it is stored: a tool that is asked lazily is asked for the result, not for its state first.
         let record = self
             .runtime
-            .get(&task, &access, Some(&requestor))
+            .stored(&task, &access)
             .await
             .map_err(read_error)?;
         if let Some(reply) = g1::outcome(id, &record, true) {
@@ -305,18 +311,20 @@ impl Plane {
             .result_opened(&self.runtime, session, &record, outlet, own_stream);
         let pending = session.begin(id.get());
         let (plane, id) = (self.clone(), id.to_owned());
-        let closing = self.runtime.closing();
         let answer = async move {
             let ended = tokio::select! {
                 biased;
                 ended = plane.runtime.wait(&task, &access, Some(&requestor)) => ended,
                 () = pending.token.cancelled() => return None,
                 // Bodies may still end while the server shuts down; then their waiters are told so.
-                () = shut_down(&plane.runtime, closing) => {
-                    let error = ErrorObject::internal("the server is shutting down; ask again");
-                    return Some(envelope::error(Some(&id), &error));
+                () = plane.runtime.stopped() => {
+                    return Some(envelope::error(Some(&id), &shut_down_error()));
                 }
             };
+            if matches!(ended, Err(ReadError::NotFound)) {
+                // It has expired under the waiter, before anything was removed: its question is taken back here.
+                plane.delivery.removed(&task);
+            }
             drop(open);
             Some(match ended {
                 Ok(record) => g1::outcome(&id, &record, true).unwrap_or_else(|| {
@@ -328,6 +336,7 @@ impl Plane {
         Ok(Verdict::Pending(Pending {
             messages,
             answer: Box::pin(answer),
+            is_call: false,
             rejoin: None,
         }))
     }
@@ -400,10 +409,9 @@ impl Plane {
     }
 }
 
-/// Completes when the server shuts down and no body can end any more.
-async fn shut_down(runtime: &Runtime, closing: tokio_util::sync::CancellationToken) {
-    closing.cancelled().await;
-    runtime.stopped().await;
+/// What a request that waits is told when the server has shut down and no body can end any more.
+pub(crate) fn shut_down_error() -> ErrorObject {
+    ErrorObject::internal("the server is shutting down; ask again")
 }
 
 pub(crate) fn read_error(error: ReadError) -> ErrorObject {

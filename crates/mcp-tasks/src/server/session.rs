@@ -48,13 +48,15 @@ pub(crate) struct Session {
     /// The general streams, the newest last.
     general: Mutex<Vec<Arc<Outlet>>>,
     /// Tasks with a question that had no stream to go to.
-    waiting: Mutex<HashSet<TaskId>>,
+    pub(super) waiting: Mutex<HashSet<TaskId>>,
     /// Requests of the client that are being answered, by the text of their id.
     pending: Mutex<HashMap<String, CancellationToken>>,
     /// Bodies of this session that are open.
     pub(crate) open: AtomicUsize,
     used: Mutex<Instant>,
     touched: Mutex<Instant>,
+    #[cfg(feature = "http")]
+    renewed: Mutex<Instant>,
     /// The headers of a request of its client, for touching it in the inner server.
     #[cfg(feature = "http")]
     remembered: Mutex<Option<http::request::Parts>>,
@@ -79,6 +81,8 @@ impl Session {
             open: AtomicUsize::new(0),
             used: Mutex::new(Instant::now()),
             touched: Mutex::new(Instant::now()),
+            #[cfg(feature = "http")]
+            renewed: Mutex::new(Instant::now()),
             #[cfg(feature = "http")]
             remembered: Mutex::default(),
         })
@@ -128,7 +132,8 @@ impl Session {
     }
 
     pub(crate) fn add_general(&self, outlet: Arc<Outlet>) -> HashSet<TaskId> {
-        lock(&self.general).push(outlet);
+        let mut general = lock(&self.general);
+        general.push(outlet);
         std::mem::take(&mut *lock(&self.waiting))
     }
 
@@ -145,8 +150,15 @@ impl Session {
             .cloned()
     }
 
-    pub(crate) fn wait_for_general(&self, task: &TaskId) {
-        lock(&self.waiting).insert(task.clone());
+    /// The same for a question of `task`, which waits for the next general stream if there is none.
+    pub(crate) fn general_or_wait(&self, task: &TaskId) -> Option<Arc<Outlet>> {
+        // Under this lock no stream can be opened between the look and the wait.
+        let general = lock(&self.general);
+        let newest = general.iter().rev().find(|outlet| outlet.is_open());
+        if newest.is_none() {
+            lock(&self.waiting).insert(task.clone());
+        }
+        newest.cloned()
     }
 
     pub(crate) fn stop_waiting(&self, task: &TaskId) {
@@ -187,6 +199,17 @@ impl Session {
         let due = touched.elapsed() >= every;
         if due {
             *touched = Instant::now();
+        }
+        due
+    }
+
+    /// Whether it is time to store it anew; if so, it counts as stored.
+    #[cfg(feature = "http")]
+    pub(crate) fn needs_renewal(&self, every: std::time::Duration) -> bool {
+        let mut renewed = lock(&self.renewed);
+        let due = renewed.elapsed() >= every;
+        if due {
+            *renewed = Instant::now();
         }
         due
     }

@@ -1,7 +1,7 @@
 //! The store of one process: nothing survives it.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, BinaryHeap, HashMap},
     hash::{BuildHasher, RandomState},
     ops::Bound,
     sync::{
@@ -229,6 +229,33 @@ impl MemoryStore {
         self.0.records.len()
     }
 
+    /// How many entries all indexes together have: none when no record is kept.
+    #[doc(hidden)]
+    pub fn index_entries(&self) -> usize {
+        let inner = &*self.0;
+        let owners = |shard: &Mutex<OwnerShard>| {
+            let shard = lock(shard);
+            shard.counts.len()
+                + shard
+                    .lists
+                    .values()
+                    .map(|list| 1 + list.len())
+                    .sum::<usize>()
+        };
+        let running: usize = lock(&inner.workers)
+            .values()
+            .map(|entry| entry.running.len())
+            .sum();
+        inner.owners.iter().map(owners).sum::<usize>()
+            + inner
+                .expiry
+                .iter()
+                .map(|shard| lock(shard).len())
+                .sum::<usize>()
+            + lock(&inner.external).len()
+            + running
+    }
+
     /// Whether no record is kept.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -329,26 +356,33 @@ impl TaskStore for MemoryStore {
         let Owner::Principal(name) = owner else {
             return Ok(Vec::new());
         };
-        let ids: Vec<TaskId> = {
-            let shard = self.0.owner_shard(name);
-            let Some(list) = shard.lists.get(name) else {
-                return Ok(Vec::new());
-            };
-            let end = match after {
-                Some(key) => Bound::Excluded((key.created_at, key.id.clone())),
-                None => Bound::Unbounded,
-            };
-            list.range((Bound::Unbounded, end))
-                .rev()
-                .take(limit)
-                .map(|(_, id)| id.clone())
-                .collect()
-        };
         let access = Access::Owner(owner.clone());
-        Ok(ids
-            .iter()
-            .filter_map(|id| self.0.visible(id.as_str(), &access))
-            .collect())
+        let mut found = Vec::new();
+        let mut after = after.map(|key| (key.created_at, key.id.clone()));
+        // Again while there are more: what is being removed is in the index and not visible any more.
+        while found.len() < limit {
+            let keys: Vec<(Timestamp, TaskId)> = {
+                let shard = self.0.owner_shard(name);
+                let Some(list) = shard.lists.get(name) else {
+                    break;
+                };
+                let end = after.take().map_or(Bound::Unbounded, Bound::Excluded);
+                list.range((Bound::Unbounded, end))
+                    .rev()
+                    .take(limit - found.len())
+                    .cloned()
+                    .collect()
+            };
+            let Some(last) = keys.last().cloned() else {
+                break;
+            };
+            after = Some(last);
+            found.extend(
+                keys.iter()
+                    .filter_map(|(_, id)| self.0.visible(id.as_str(), &access)),
+            );
+        }
+        Ok(found)
     }
 
     async fn remove(&self, id: &str, access: &Access) -> Result<bool, StoreError> {
@@ -368,30 +402,34 @@ impl TaskStore for MemoryStore {
     }
 
     async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<TaskId>, StoreError> {
-        let mut found: Vec<(Timestamp, TaskId)> = Vec::new();
         let inner = &*self.0;
+        // The `limit` nearest so far, the last of them on top: a shard is left as soon as it has none nearer.
+        let mut nearest: BinaryHeap<(Timestamp, TaskId)> = BinaryHeap::new();
         for shard in &inner.expiry {
             let mut shard = lock(shard);
-            let due: Vec<_> = shard
-                .iter()
-                .take_while(|(at, _)| *at <= now)
-                .take(limit)
-                .cloned()
-                .collect();
-            for entry in due {
-                // An entry that a racing write left behind is dropped here.
+            let mut left_behind = Vec::new();
+            for entry in shard.iter().take_while(|(at, _)| *at <= now) {
+                if nearest.len() >= limit && nearest.peek().is_none_or(|last| entry >= last) {
+                    break;
+                }
                 let real = inner
                     .visible(entry.1.as_str(), &Access::System)
                     .is_some_and(|record| record.expires_at() == Some(entry.0));
-                if real {
-                    found.push(entry);
-                } else {
-                    shard.remove(&entry);
+                if !real {
+                    left_behind.push(entry.clone());
+                    continue;
+                }
+                nearest.push(entry.clone());
+                if nearest.len() > limit {
+                    nearest.pop();
                 }
             }
+            // By a racing write.
+            for entry in left_behind {
+                shard.remove(&entry);
+            }
         }
-        found.sort();
-        found.truncate(limit);
+        let found = nearest.into_sorted_vec();
         Ok(found.into_iter().map(|(_, id)| id).collect())
     }
 
@@ -421,7 +459,7 @@ impl TaskStore for MemoryStore {
         now: Timestamp,
         limit: usize,
     ) -> Result<Vec<Arc<TaskRecord>>, StoreError> {
-        let ids: Vec<TaskId> = {
+        let left: Vec<(WorkerId, TaskId)> = {
             let mut workers = lock(&self.0.workers);
             let lapsed = |entry: &WorkerEntry| entry.until.is_none_or(|until| until <= now);
             for (worker, entry) in workers.iter_mut().filter(|(_, entry)| lapsed(entry)) {
@@ -436,17 +474,20 @@ impl TaskStore for MemoryStore {
             }
             workers.retain(|_, entry| !(lapsed(entry) && entry.running.is_empty()));
             workers
-                .values()
-                .filter(|entry| lapsed(entry))
-                .flat_map(|entry| entry.running.iter().cloned())
+                .iter()
+                .filter(|(_, entry)| lapsed(entry))
+                .flat_map(|(worker, entry)| {
+                    entry.running.iter().map(|id| (worker.clone(), id.clone()))
+                })
                 .take(limit)
                 .collect()
         };
-        Ok(ids
-            .iter()
-            .filter_map(|id| self.0.visible(id.as_str(), &Access::System))
-            .filter(|record| !record.is_terminal())
-            .collect())
+        // Read without the lock: what has been taken over meanwhile is its new worker's, which lives.
+        let still = |(worker, id): &(WorkerId, TaskId)| {
+            let record = self.0.visible(id.as_str(), &Access::System)?;
+            (!record.is_terminal() && record.worker.as_ref() == Some(worker)).then_some(record)
+        };
+        Ok(left.iter().filter_map(still).collect())
     }
 
     async fn put_document(&self, key: &str, document: Document) -> Result<(), StoreError> {
@@ -485,5 +526,122 @@ impl TaskStore for MemoryStore {
 
     async fn close(&self) -> Result<(), StoreError> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::{Change, Generation, NewTask, Origin, RawJson};
+
+    const QUOTA: Quota = Quota {
+        total: 10,
+        per_key: 10,
+    };
+
+    fn record(worker: Option<WorkerId>, at: u64) -> Arc<TaskRecord> {
+        let origin = Origin {
+            tool: "t".into(),
+            arguments: RawJson::from_text("{}").unwrap(),
+            meta: None,
+            generation: Generation::V2025_11_25,
+            capabilities: None,
+            client_info: None,
+            progress_token: None,
+            session: None,
+            before: false,
+            requested_ttl: None,
+        };
+        let new = NewTask {
+            id: TaskId::random(),
+            owner: Owner::principal("alice"),
+            quota_key: None,
+            hidden: false,
+            ttl_ms: None,
+            poll_interval_ms: 1000,
+            status_message: None,
+            worker,
+            external_id: None,
+            immediate_response: None,
+            origin: Arc::new(origin),
+        };
+        Arc::new(TaskRecord::create(new, Timestamp::from_millis(at)))
+    }
+
+    #[tokio::test]
+    async fn what_is_half_removed_does_not_end_a_list() {
+        let store = MemoryStore::new();
+        let records: Vec<_> = (0..4).map(|at| record(None, at)).collect();
+        for record in &records {
+            store.insert(record.clone(), QUOTA).await.unwrap();
+        }
+        // In the middle of being removed: gone, and still in the index.
+        for gone in [&records[3], &records[2]] {
+            store.0.records.pin().remove(&gone.id);
+        }
+        let page = store
+            .list(&Owner::principal("alice"), None, 2)
+            .await
+            .unwrap();
+        assert_eq!(page, [records[1].clone(), records[0].clone()]);
+    }
+
+    #[tokio::test]
+    async fn the_longest_expired_come_first_whatever_their_shard() {
+        let store = MemoryStore::new();
+        let mut ids = Vec::new();
+        let all = Quota {
+            total: 1000,
+            per_key: 1000,
+        };
+        for at in 0..500 {
+            let mut record = (*record(None, at)).clone();
+            record.ttl_ms = Some(10);
+            ids.push(record.id.clone());
+            store.insert(Arc::new(record), all).await.unwrap();
+        }
+        let expired = |now, limit| store.expired(Timestamp::from_millis(now), limit);
+        assert_eq!(expired(10_000, 100).await.unwrap(), ids[..100]);
+        assert_eq!(expired(10_000, 1000).await.unwrap(), ids);
+        assert_eq!(expired(59, 100).await.unwrap(), ids[..50]);
+        assert!(expired(9, 100).await.unwrap().is_empty());
+        assert!(expired(10_000, 0).await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn of_racing_writes_the_newest_decides_who_runs_the_task() {
+        let store = MemoryStore::new();
+        let (old, new) = (WorkerId::random(), WorkerId::random());
+        let first = record(Some(old.clone()), 0);
+        let step = |record: &TaskRecord, change| {
+            Arc::new(record.apply(change, record.updated_at, None).unwrap())
+        };
+        let second = step(&first, Change::TakeOver { worker: new });
+        let third = step(&second, Change::Cancel { message: None });
+        store.insert(first.clone(), QUOTA).await.unwrap();
+        for next in [&second, &third] {
+            let before = next.revision - 1;
+            let swap = store
+                .replace(next.clone(), before, &Access::System)
+                .await
+                .unwrap();
+            assert_eq!(swap, Swap::Done);
+        }
+        // The take-over gets to its index only now.
+        store.0.index_worker(Some(&first), Some(&second));
+        let now = Timestamp::from_millis(u64::MAX);
+        let entries = || {
+            lock(&store.0.workers)
+                .values()
+                .map(|entry| entry.running.len())
+                .sum::<usize>()
+        };
+        assert_eq!(entries(), 0);
+        assert!(store.orphans(now, 10).await.unwrap().is_empty());
+        store
+            .remove(first.id.as_str(), &Access::System)
+            .await
+            .unwrap();
+        assert_eq!(store.index_entries(), 0);
     }
 }

@@ -20,7 +20,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
 use http_body::Body;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use rmcp::{
     ServerHandler,
     transport::streamable_http_server::{
@@ -309,8 +309,8 @@ impl Shared {
         body: McpBody,
         owner: Owner,
     ) -> Response<McpBody> {
-        if let Err(response) = check_media_types(&parts.headers) {
-            return response;
+        if let Err((status, why)) = check_media_types(&parts.headers) {
+            return text(status, why);
         }
         let bytes = match self.read(&parts.headers, body).await {
             Ok(bytes) => bytes,
@@ -474,7 +474,12 @@ impl Shared {
         (self.inner)(Request::from_parts(parts.clone(), body)).await
     }
 
-    async fn read(&self, headers: &HeaderMap, body: McpBody) -> Result<Bytes, Response<McpBody>> {
+    #[allow(clippy::result_large_err)]
+    async fn read(
+        &self,
+        headers: &HeaderMap,
+        mut body: McpBody,
+    ) -> Result<Bytes, Response<McpBody>> {
         let limit = self.options.max_body_bytes;
         let too_large = || {
             let why = format!("Payload Too Large: the body exceeds the limit of {limit} bytes");
@@ -483,17 +488,44 @@ impl Shared {
         let declared = headers
             .get(header::CONTENT_LENGTH)
             .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-        if declared.is_some_and(|length| length > limit as u64) {
+        if declared.is_some_and(|length| length / 4 > limit as u64) {
             return Err(too_large());
         }
-        match Limited::new(body, limit).collect().await {
-            Ok(collected) => Ok(collected.to_bytes()),
-            Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-            Err(error) => Err(text(
-                StatusCode::BAD_REQUEST,
-                format!("Bad Request: the body broke off: {error}"),
-            )),
+        let mut first = Bytes::new();
+        let mut whole: Vec<u8> = Vec::new();
+        let mut seen: usize = 0;
+        while let Some(frame) = body.frame().await {
+            let data = match frame {
+                Ok(frame) => frame.into_data().unwrap_or_default(),
+                Err(error) => {
+                    let why = format!("Bad Request: the body broke off: {error}");
+                    return Err(text(StatusCode::BAD_REQUEST, why));
+                }
+            };
+            seen = seen.saturating_add(data.len());
+            // A client that only reads after it has written everything gets its answer too, within reason.
+            if seen > limit.saturating_mul(4) {
+                break;
+            }
+            if seen > limit {
+                whole = Vec::new();
+            } else if first.is_empty() && whole.is_empty() {
+                first = data;
+            } else {
+                if whole.is_empty() {
+                    whole.extend_from_slice(&first);
+                }
+                whole.extend_from_slice(&data);
+            }
         }
+        if seen > limit {
+            return Err(too_large());
+        }
+        Ok(if whole.is_empty() {
+            first
+        } else {
+            whole.into()
+        })
     }
 }
 
@@ -551,27 +583,24 @@ fn media_type(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// 406 and 415, as rmcp has them.
-fn check_media_types(headers: &HeaderMap) -> Result<(), Response<McpBody>> {
-    let accepted: Vec<&str> = headers
-        .get_all(header::ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(|entry| entry.split(';').next().unwrap_or(entry).trim())
-        .collect();
+fn check_media_types(headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
     let accepts = |wanted: &str| {
-        accepted
+        headers
+            .get_all(header::ACCEPT)
             .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .map(|entry| entry.split(';').next().unwrap_or(entry).trim())
             .any(|essence| essence.eq_ignore_ascii_case(wanted))
     };
     if !(accepts("application/json") && accepts("text/event-stream")) {
         let why = "Not Acceptable: Client must accept both application/json and text/event-stream";
-        return Err(text(StatusCode::NOT_ACCEPTABLE, why));
+        return Err((StatusCode::NOT_ACCEPTABLE, why));
     }
     if !media_type(headers).is_some_and(|essence| essence.eq_ignore_ascii_case("application/json"))
     {
         let why = "Unsupported Media Type: Content-Type must be application/json";
-        return Err(text(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+        return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
     }
     Ok(())
 }

@@ -22,7 +22,9 @@ use crate::{
 };
 
 /// How long a session that nobody uses is remembered in the store.
-const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 3600);
+const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
+/// How often that is renewed while it is used.
+const RENEW: Duration = Duration::from_secs(3600);
 /// How often a session is touched in the inner server while we answer its requests.
 const TOUCH: Duration = Duration::from_secs(60);
 /// How long a session without traffic stays in memory. It is found again in the store.
@@ -187,6 +189,9 @@ impl Shared {
 
     async fn touch(&self, session: &Arc<Session>, parts: &Parts) {
         session.remember(parts.clone());
+        if session.needs_renewal(RENEW) {
+            self.renew(&session.key).await;
+        }
         if self.ping(parts, &session.key).await == Some(StatusCode::NOT_FOUND) {
             tracing::debug!(
                 session = &*session.key,
@@ -194,6 +199,24 @@ impl Shared {
             );
             for outlet in self.plane.sessions.remove(&session.key) {
                 self.plane.delivery.closed(&outlet);
+            }
+        }
+    }
+
+    /// Remembers a session anew from now on.
+    async fn renew(&self, key: &str) {
+        let runtime = &self.plane.runtime;
+        for key in [facts_key(key), StoredSessions::key(key)] {
+            let renewed = match runtime.store().get_document(&key).await {
+                Ok(Some(found)) => {
+                    let renewed = document(runtime, found.body);
+                    runtime.store().put_document(&key, renewed).await
+                }
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = renewed {
+                tracing::warn!(%error, "a session could not be renewed in the store");
             }
         }
     }
@@ -246,6 +269,11 @@ impl Shared {
                 loop {
                     every.tick().await;
                     let Some(shared) = weak.upgrade() else { return };
+                    let runtime = &shared.plane.runtime;
+                    let now = runtime.clock().now();
+                    if let Err(error) = runtime.store().remove_expired_documents(now).await {
+                        tracing::warn!(%error, "forgotten sessions could not be removed");
+                    }
                     for session in shared.plane.sessions.all() {
                         if session.open.load(Ordering::Acquire) > 0
                             && let Some(parts) = session.remembered()

@@ -1,0 +1,21 @@
+//! Starts the example servers and talks to them in raw JSON-RPC, as a client in any language would.
+//!
+//! For tests: whatever goes wrong panics, and every wait ends after [`PATIENCE`]. [`Stdio`] is a client that owns its
+//! server's process; [`HttpServer`] is a server's process, [`Http`] a client of it.
+#![forbid(unsafe_code)]
+
+mod body;
+mod client;
+mod http;
+mod process;
+mod stdio;
+
+use std::time::Duration;
+
+pub use client::Client;
+pub use http::{Http, HttpServer};
+pub use process::Process;
+pub use stdio::Stdio;
+
+/// How long anything may take.
+pub const PATIENCE: Duration = Duration::from_secs(30);
