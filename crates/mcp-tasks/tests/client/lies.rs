@@ -509,7 +509,7 @@ async fn a_hundred_megabytes_are_not_kept() {
     let before = most_memory();
     let chunk = bytes::Bytes::from(vec![b'x'; MEGABYTE]);
     let head = |id: &Value| {
-        format!(r#"{{"jsonrpc":"2.0","result":{{"content":[{{"type":"text","text":""#)
+        r#"{"jsonrpc":"2.0","result":{"content":[{"type":"text","text":""#.to_owned()
             + &format!("{id}").replace('"', "")
     };
     let tail = |id: &Value| format!(r#""}}]}},"id":{id}}}"#);
