@@ -1,6 +1,6 @@
 //! Creating, running, waiting, asking, cancelling, expiring: what happens to tasks, whatever protocol asked for it.
 //!
-//! [`Runtime`] holds the registered [`TaskTool`]s on one [`TaskStore`](crate::store::TaskStore). It knows no JSON-RPC
+//! [`Runtime`] holds the registered [`TaskTool`]s on one [`TaskStore`]. It knows no JSON-RPC
 //! method: the edges in [`crate::server`] turn messages into its calls, and an [`Observer`] turns what happens into
 //! messages. Nothing here polls; all waiting is on one watch per task that exists only while somebody waits.
 
