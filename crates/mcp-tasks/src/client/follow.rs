@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use rmcp::model::{CallToolResult, ErrorCode, ErrorData};
+use rmcp::model::{CallToolResult, ContentBlock, ErrorCode, ErrorData};
 use serde_json::json;
 use tokio::{sync::mpsc, time::Instant};
 
@@ -396,7 +396,8 @@ impl<'a> Follow<'a> {
     ) -> Result<Option<Box<CallToolResult>>, TaskClientError> {
         match reply {
             Reply::Result(raw) => {
-                let result = tool_result(raw.as_raw())?;
+                let mut result = tool_result(raw.as_raw())?;
+                self.of_failed(&mut result);
                 let related = result.meta.as_ref().and_then(|meta| meta.get(RELATED_TASK));
                 let related = related.and_then(|related| related.get("taskId")?.as_str());
                 return match related {
@@ -418,6 +419,20 @@ impl<'a> Follow<'a> {
             Reply::Lost(lost) => return Err(self.fatal(lost)),
         }
         Ok(None)
+    }
+
+    /// The result of a task that failed is no success, whatever it says: some servers give an empty one.
+    fn of_failed(&self, result: &mut CallToolResult) {
+        let Some(info) = self.info.as_ref() else {
+            return;
+        };
+        if info.status != TaskStatus::Failed {
+            return;
+        }
+        result.is_error = Some(true);
+        if let (true, Some(message)) = (result.content.is_empty(), &info.status_message) {
+            result.content.push(ContentBlock::text(message.clone()));
+        }
     }
 
     /// `tasks/result` broke off: opened again if there is a reason to.

@@ -228,6 +228,27 @@ async fn ends_are_told_apart() {
     }
 }
 
+// Some servers keep an empty result of what failed: that is no success.
+#[tokio::test(start_paused = true)]
+async fn an_empty_result_of_a_failed_task_is_an_error_with_its_message() {
+    for (result, said) in [(json!({}), "boom"), (text("bang"), "bang")] {
+        let (mut script, io) = Script::pair();
+        let server = async {
+            script.until_created().await;
+            let mut failed = task("failed");
+            failed["statusMessage"] = json!("boom");
+            script.serve("tasks/get", failed).await;
+            script.serve("tasks/result", result).await;
+        };
+        let client = async {
+            let client = TaskClient::connect((), io).await.unwrap();
+            let result = client.call_tool(call("slow")).await.unwrap();
+            assert_eq!((result.is_error, text_of(&result)), (Some(true), said));
+        };
+        play(server, client).await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_status_notification_wakes_the_poller() {
     let (mut script, io) = Script::pair();

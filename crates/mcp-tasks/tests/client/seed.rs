@@ -204,24 +204,65 @@ async fn an_answer_after_eleven_minutes_is_in_time_over_lines() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_after_eleven_minutes_is_in_time_over_http() {
-    let served = Served::start(&server(), Greeter).await;
+    // The paused clock leaps to the next timer when nobody has work, sockets or not: never far.
+    tokio::spawn(async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    });
+    let mut script = HttpScript::start().await;
+    let url = script.url();
     let person = Slow {
         thinks: Duration::from_secs(11 * 60),
         ..Slow::default()
     };
-    // A plain call is asked on its own stream, a task on the session's.
-    for tool in ["ask", "ask_optional"] {
-        let client = TaskClient::http(person.clone(), &served.url).await.unwrap();
-        let start = Instant::now();
-        let plain = mcp_tasks::client::TaskPreference::Never;
-        let options = match tool {
-            "ask" => CallOptions::new(),
-            _ => CallOptions::new().task(plain),
-        };
-        eprintln!("{tool} begins");
-        let result = client.call_tool_with(call(tool), options).await.unwrap();
-        assert_eq!(text_of(&result), "accept Ada");
-        assert!(start.elapsed() >= person.thinks);
-    }
+    let server = async {
+        script.handshake().await;
+        script.gets.recv().await.unwrap().status(405);
+        script.serve("tools/list", tools()).await;
+        let created = json!({"task": task("working")});
+        script.serve("tools/call", created).await;
+        script.serve("tasks/get", task("input_required")).await;
+        let waiting = script.expect("tasks/result").await;
+        let body = waiting.body.clone();
+        let stream = waiting.stream();
+        stream.send(event(&question(json!("q"), None))).unwrap();
+        let mut unhurried = task("input_required");
+        unhurried["pollInterval"] = json!(5000);
+        loop {
+            let request = script.posts.recv().await.unwrap();
+            if request.body["method"] == "tasks/get" {
+                request.result(&unhurried);
+                continue;
+            }
+            assert_eq!(
+                (&request.body["id"], &request.body["result"]["content"]),
+                (&json!("q"), &json!({"name": "Ada"}))
+            );
+            break request.status(202);
+        }
+        stream.send(event(&answer(&body, &text("done")))).unwrap();
+        // The plain call is asked on its own stream, and waits there as long.
+        let call = script.expect("tools/call").await;
+        let body = call.body.clone();
+        let stream = call.stream();
+        let mut plain = question(json!("p"), None);
+        plain["params"].as_object_mut().unwrap().remove("_meta");
+        stream.send(event(&plain)).unwrap();
+        let answered = script.posts.recv().await.unwrap();
+        assert_eq!(answered.body["id"], "p");
+        answered.status(202);
+        stream.send(event(&answer(&body, &text("done")))).unwrap();
+    };
+    let client = async {
+        let client = TaskClient::http(person.clone(), url).await.unwrap();
+        for tool in ["slow", "plain"] {
+            let start = Instant::now();
+            let result = client.call_tool(call(tool)).await.unwrap();
+            assert_eq!(text_of(&result), "done");
+            assert!(start.elapsed() >= person.thinks);
+        }
+    };
+    play(server, client).await;
     assert_eq!(*person.asked.lock().unwrap(), 2);
 }
