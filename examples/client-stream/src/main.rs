@@ -1,9 +1,8 @@
 //! Calls one tool of an MCP server and prints what happens, task or not; answers its questions at the terminal.
 //! `client-stream TOOL '{"json": "arguments"}' URL`, or `… -- COMMAND ARGUMENT…` for a server on stdio.
-use std::{error::Error, io};
-
 use mcp_tasks::client::{CallOptions, TaskClient, TaskEvent};
 use rmcp::{ClientHandler, model::*, service::RequestContext, service::RoleClient};
+use std::{error::Error, io};
 use tokio::{process::Command, task::block_in_place};
 
 struct Terminal;

@@ -12,10 +12,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    TaskClient, TaskClientError, TaskInfo,
+    Endpoint, TaskClient, TaskClientError, TaskInfo,
     connection::Connection,
     link::{
-        Inbound, Link,
+        Inbound, Link, MAX_MESSAGE,
         http::{self as http_link, HttpSettings, TokenSource},
         lines,
     },
@@ -33,6 +33,8 @@ pub(super) struct Settings {
     pub(super) request_timeout: Duration,
     pub(super) max_outage: Option<Duration>,
     pub(super) on_status: Option<StatusCallback>,
+    pub(super) max_message: usize,
+    pub(super) endpoint: Endpoint,
 }
 
 /// Builds a [`TaskClient`]; made by [`TaskClient::builder`].
@@ -55,6 +57,8 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
                 request_timeout: Duration::from_secs(60),
                 max_outage: Some(Duration::from_secs(600)),
                 on_status: None,
+                max_message: MAX_MESSAGE,
+                endpoint: Endpoint::Streams,
             },
             headers: HeaderMap::new(),
             token: None,
@@ -98,6 +102,21 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
     #[must_use]
     pub fn on_status(mut self, callback: impl Fn(TaskInfo) + Send + Sync + 'static) -> Self {
         self.settings.on_status = Some(Arc::new(callback));
+        self
+    }
+
+    /// The most bytes that one message of the server may have; a longer one is not kept, and whoever waits for it gets
+    /// [`TooLarge`](TaskClientError::TooLarge). A list of several pages counts as one message. Default 64 MiB.
+    #[must_use]
+    pub fn max_message_size(mut self, bytes: usize) -> Self {
+        self.settings.max_message = bytes;
+        self
+    }
+
+    /// What tickets call this server, instead of its URL or command: useful where those differ from process to process.
+    #[must_use]
+    pub fn endpoint(mut self, name: impl Into<String>) -> Self {
+        self.settings.endpoint = Endpoint::Named(name.into());
         self
     }
 
@@ -151,8 +170,13 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let (reader, writer) = io;
-        self.open(|inbound, stop| Ok(Box::new(lines::start(reader, writer, None, inbound, stop))))
-            .await
+        let limit = self.settings.max_message;
+        self.open(|inbound, stop| {
+            Ok(Box::new(lines::start(
+                reader, writer, None, limit, inbound, stop,
+            )))
+        })
+        .await
     }
 
     /// Starts a server process and connects to its stdio. Its stderr goes where `command` says. When the client goes,
@@ -160,7 +184,13 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
     ///
     /// # Errors
     /// `Spawn` if it cannot be started, else as [`connect`](Self::connect).
-    pub async fn child(self, mut command: Command) -> Result<TaskClient, TaskClientError> {
+    pub async fn child(mut self, mut command: Command) -> Result<TaskClient, TaskClientError> {
+        let run = command.as_std();
+        let words = std::iter::once(run.get_program()).chain(run.get_args());
+        let words = words.map(|word| word.to_string_lossy().into_owned());
+        let endpoint = Endpoint::Command(words.collect());
+        self.connects_to(endpoint);
+        let limit = self.settings.max_message;
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -176,6 +206,7 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
                 reader,
                 writer,
                 Some(child),
+                limit,
                 inbound,
                 stop,
             )))
@@ -197,6 +228,11 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
         let Some(url) = parsed else {
             return Err(TaskClientError::Config(format!("{url:?} is no HTTP URL")));
         };
+        let mut public = url.clone();
+        let _ = public.set_username("");
+        let _ = public.set_password(None);
+        public.set_fragment(None);
+        self.connects_to(Endpoint::Url(public.into()));
         let client = match self.http_client.take() {
             Some(client) => client,
             None => reqwest::Client::builder()
@@ -211,9 +247,16 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
             url,
             headers: std::mem::take(&mut self.headers),
             token: self.token.take(),
+            max_message: self.settings.max_message,
         };
         self.open(|inbound, stop| Ok(Box::new(http_link::start(settings, inbound, stop))))
             .await
+    }
+
+    fn connects_to(&mut self, endpoint: Endpoint) {
+        if !matches!(self.settings.endpoint, Endpoint::Named(_)) {
+            self.settings.endpoint = endpoint;
+        }
     }
 
     async fn open(

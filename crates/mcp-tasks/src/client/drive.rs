@@ -1,6 +1,9 @@
 //! One call from its start to its end: made as a task or plainly, then followed (wire notes: "Reading as a client").
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use rmcp::model::{CallToolRequestParams, CallToolResult};
 use serde_json::{Value, json};
@@ -10,7 +13,7 @@ use tokio::{
 };
 
 use super::{
-    CallOptions, TaskClientError, TaskEvent, TaskInfo, TaskPreference,
+    CallOptions, RemoteTask, TaskClientError, TaskEvent, TaskInfo, TaskPreference,
     backoff::Backoff,
     connection::Connection,
     follow::Follow,
@@ -48,13 +51,14 @@ pub(super) async fn drive(
     start: Start,
     options: CallOptions,
     events: mpsc::Sender<TaskEvent>,
+    handle: Arc<OnceLock<RemoteTask>>,
 ) {
     let deadline = options
         .deadline
         .and_then(|after| Instant::now().checked_add(after));
     let mut task = None;
     let ended = guarded(&connection, &events, deadline, async {
-        run(&connection, start, &options, &events, &mut task).await
+        run(&connection, start, &options, &events, &mut task, &handle).await
     })
     .await;
     let last = match ended {
@@ -126,34 +130,41 @@ async fn run(
     options: &CallOptions,
     events: &mpsc::Sender<TaskEvent>,
     task: &mut Option<String>,
+    handle: &OnceLock<RemoteTask>,
 ) -> Outcome {
-    let (info, existed, progress) = match start {
-        Start::Task { id, existed, token } => {
-            *task = Some(id.clone());
-            let feed = token.map(|token| connection.follow_progress(token));
-            (Err(id), existed, feed)
-        }
-        Start::Call(params) => {
-            let (mut params, mut feed) = prepare(connection, *params);
-            let augmented = augment(connection, &mut params, options).await?;
-            let mut begun = begin_detached(connection, params, augmented, options);
-            let begun = loop {
-                tokio::select! {
-                    biased;
-                    step = feed.next() => drop(events.send(TaskEvent::Progress(step)).await),
-                    begun = &mut begun => break begun.unwrap_or(Err(TaskClientError::Closed)),
-                }
-            };
-            match begun? {
-                Begun::Done(result) => return Ok(result),
-                Begun::Task(info) => {
-                    *task = Some(info.task_id.clone());
-                    let _ = events.send(TaskEvent::Created(info.clone())).await;
-                    (Ok(info), true, Some(feed))
+    let (info, existed, progress) =
+        match start {
+            Start::Task { id, existed, token } => {
+                *task = Some(id.clone());
+                let feed = token.map(|token| connection.follow_progress(token));
+                (Err(id), existed, feed)
+            }
+            Start::Call(params) => {
+                let tool = params.name.to_string();
+                let (mut params, mut feed) = prepare(connection, *params);
+                let augmented = augment(connection, &mut params, options).await?;
+                let mut begun = begin_detached(connection, params, augmented, options);
+                let begun = loop {
+                    tokio::select! {
+                        biased;
+                        step = feed.next() => drop(events.send(TaskEvent::Progress(step)).await),
+                        begun = &mut begun => break begun.unwrap_or(Err(TaskClientError::Closed)),
+                    }
+                };
+                match begun? {
+                    Begun::Done(result) => return Ok(result),
+                    Begun::Task(info) => {
+                        *task = Some(info.task_id.clone());
+                        let remote =
+                            RemoteTask::new(connection.clone(), &info.task_id, options.clone())
+                                .made(Some(info.clone()), Some(&tool), Some(&feed.token));
+                        let _ = handle.set(remote);
+                        let _ = events.send(TaskEvent::Created(info.clone())).await;
+                        (Ok(info), true, Some(feed))
+                    }
                 }
             }
-        }
-    };
+        };
     Follow::new(connection, info, existed, options, events, progress)
         .run()
         .await
@@ -167,7 +178,7 @@ fn prepare(connection: &Arc<Connection>, params: CallToolRequestParams) -> (Valu
     }
     let token = &mut params["_meta"]["progressToken"];
     if token.is_null() {
-        *token = json!(format!("tc:{}", connection.number()));
+        *token = json!(format!("tc:{}:{}", connection.nonce, connection.number()));
     }
     let feed = connection.follow_progress(token.to_string());
     (params, feed)

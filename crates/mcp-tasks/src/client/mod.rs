@@ -44,6 +44,7 @@ mod router;
 mod server;
 mod stream;
 mod task_client;
+mod ticket;
 mod waiting;
 
 pub use builder::TaskClientBuilder;
@@ -53,6 +54,7 @@ pub use options::{CallOptions, TaskPreference};
 pub use remote::RemoteTask;
 pub use stream::{TaskEvent, TaskStream};
 pub use task_client::TaskClient;
+pub use ticket::{Endpoint, Ticket};
 pub use waiting::TaskProgress;
 
 use builder::Settings;

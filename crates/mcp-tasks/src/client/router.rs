@@ -86,6 +86,7 @@ impl Connection {
         if let Kind::Initialize(id) = &kind {
             let mut value: Value = serde_json::from_slice(&bytes)?;
             value["params"]["protocolVersion"] = json!(VERSION);
+            let _ = self.declared.set(value["params"]["capabilities"].clone());
             bytes = serde_json::to_vec(&value)?;
             self.handshake().id = Some(id.clone());
         }

@@ -2,6 +2,7 @@
 
 use std::{
     pin::Pin,
+    sync::{Arc, OnceLock},
     task::{Context, Poll},
 };
 
@@ -9,7 +10,7 @@ use futures_util::{Stream, StreamExt};
 use rmcp::model::CallToolResult;
 use tokio::sync::mpsc;
 
-use super::{TaskClientError, TaskInfo, TaskProgress};
+use super::{RemoteTask, TaskClientError, TaskInfo, TaskProgress};
 
 /// One event of a call. The last one is [`Result`](Self::Result) or [`Error`](Self::Error), and only that.
 #[derive(Debug)]
@@ -42,13 +43,15 @@ impl TaskEvent {
 #[derive(Debug)]
 pub struct TaskStream {
     events: mpsc::Receiver<TaskEvent>,
+    task: Arc<OnceLock<RemoteTask>>,
     ended: bool,
 }
 
 impl TaskStream {
-    pub(super) fn new(events: mpsc::Receiver<TaskEvent>) -> Self {
+    pub(super) fn new(events: mpsc::Receiver<TaskEvent>, task: Arc<OnceLock<RemoteTask>>) -> Self {
         Self {
             events,
+            task,
             ended: false,
         }
     }
@@ -56,6 +59,11 @@ impl TaskStream {
     /// The next event; `None` after the last one.
     pub async fn next(&mut self) -> Option<TaskEvent> {
         StreamExt::next(self).await
+    }
+
+    /// The task of this call, once there is one: to cancel it, or for its [ticket](RemoteTask::ticket).
+    pub fn task(&self) -> Option<RemoteTask> {
+        self.task.get().cloned()
     }
 
     /// Reads to the end, for callers that only want the result.

@@ -40,7 +40,7 @@ impl Inner {
                 Ok(())
             })
             .await
-            .map(|()| ())
+            .copied()
     }
 
     async fn heartbeat(&self) -> Result<(), StoreError> {
