@@ -215,6 +215,7 @@ impl TasksLayer {
             owner: self.owner.clone(),
             plane: self.plane.clone(),
             keeper: std::sync::Once::new(),
+            returning: sessions::Returning::default(),
             inner,
         }))
     }
@@ -257,6 +258,7 @@ struct Shared {
     options: HttpOptions,
     inner: Inner,
     keeper: std::sync::Once,
+    returning: sessions::Returning,
 }
 
 impl<B> Service<Request<B>> for TasksHttp

@@ -1,7 +1,8 @@
 //! Sessions over HTTP: found, restored, kept alive and ended.
 
 use std::{
-    sync::{Arc, atomic::Ordering},
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, Weak, atomic::Ordering},
     time::Duration,
 };
 
@@ -76,6 +77,24 @@ impl SessionStore for StoredSessions {
     }
 }
 
+/// The sessions that are being brought back, each by one request at a time: the inner server's own restoring fails the
+/// requests that come in the middle of it.
+#[derive(Default)]
+pub(super) struct Returning(Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>);
+
+impl Returning {
+    fn turn(&self, key: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(turn) = turns.get(key).and_then(Weak::upgrade) {
+            return turn;
+        }
+        turns.retain(|_, turn| turn.strong_count() > 0);
+        let turn = Arc::default();
+        turns.insert(key.to_owned(), Arc::downgrade(&turn));
+        turn
+    }
+}
+
 fn facts_key(session: &str) -> String {
     format!("session/{session}")
 }
@@ -139,12 +158,29 @@ impl Shared {
         if facts.owner != *owner {
             return SessionOf::Gone;
         }
+        // To its end, even if the request is dropped: half-way back a session would be of no use to anybody.
+        let (shared, parts, key) = (self.clone(), parts.clone(), key.to_owned());
+        let back = tokio::spawn(async move { shared.bring_back(&parts, &key, facts).await });
+        back.await.unwrap_or(SessionOf::Inner)
+    }
+
+    async fn bring_back(
+        self: &Arc<Self>,
+        parts: &Parts,
+        key: &str,
+        facts: SessionFacts,
+    ) -> SessionOf {
+        let turn = self.returning.turn(key);
+        let _turn = turn.lock().await;
+        if let Some(session) = self.plane.sessions.get(key) {
+            return SessionOf::Known(session);
+        }
         // The inner server has to bring it back too.
         if self.ping(parts, key).await != Some(StatusCode::OK) {
             return SessionOf::Inner;
         }
         tracing::debug!(session = key, "session restored");
-        let session = Session::new(key.into(), owner.clone(), true, Some(facts));
+        let session = Session::new(key.into(), facts.owner.clone(), true, Some(facts));
         let session = self.plane.sessions.add(session);
         self.keep_sessions();
         SessionOf::Known(session)
