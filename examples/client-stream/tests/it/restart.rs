@@ -118,7 +118,6 @@ async fn an_answer_given_while_the_server_is_away_arrives() {
 }
 
 #[tokio::test]
-#[ignore = "server: the pings that restore a session share one request id, and all but one hang"]
 async fn many_requests_at_once_bring_a_session_back() {
     let store = Store::new();
     let server = Listening::start("127.0.0.1:0", &store.arguments()).await;
@@ -141,7 +140,6 @@ async fn many_requests_at_once_bring_a_session_back() {
 }
 
 #[tokio::test]
-#[ignore = "server: a call that is rejoined does not start the worker, so nobody takes its task over"]
 async fn a_plain_call_of_a_task_tool_is_rejoined() {
     let store = Store::new();
     let server = Listening::start("127.0.0.1:0", &store.arguments()).await;

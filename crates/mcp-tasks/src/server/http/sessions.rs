@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, Weak, atomic::Ordering},
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -30,8 +33,13 @@ const RENEW: Duration = Duration::from_secs(3600);
 const TOUCH: Duration = Duration::from_secs(60);
 /// How long a session without traffic stays in memory. It is found again in the store.
 const IDLE: Duration = Duration::from_secs(3600);
-/// The message that touches a session in the inner server.
-const PING: &[u8] = br#"{"jsonrpc":"2.0","id":"mcp-tasks-ping","method":"ping"}"#;
+/// The message that touches a session in the inner server. Two at a time must not have one id: the inner server would
+/// answer only one of them.
+fn ping_message() -> Vec<u8> {
+    static NUMBER: AtomicU64 = AtomicU64::new(1);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    format!(r#"{{"jsonrpc":"2.0","id":"mcp-tasks-ping-{number}","method":"ping"}}"#).into_bytes()
+}
 
 /// rmcp's sessions, kept in the task store: any replica, and this one after a restart, brings them back.
 pub(super) struct StoredSessions(Runtime);
@@ -264,7 +272,7 @@ impl Shared {
             .uri(parts.uri.clone())
             .version(parts.version)
             .body(
-                Full::new(Bytes::from_static(PING))
+                Full::new(Bytes::from(ping_message()))
                     .map_err(|never| match never {})
                     .boxed_unsync(),
             )
