@@ -54,7 +54,32 @@ pub(crate) struct RunSignals {
     pub(crate) stop: CancellationToken,
 }
 
-type Watches = HashMap<TaskId, watch::Sender<Seen>>;
+/// What is kept of a task while somebody watches it.
+#[derive(Default)]
+struct Watched {
+    /// How many do.
+    watches: usize,
+    /// The newest revision that everybody here was told of.
+    known: u64,
+    /// Made for the first that waits: most only follow, and a channel is larger than all else that is kept of a task.
+    channel: Option<watch::Sender<Seen>>,
+}
+
+impl Watched {
+    /// Takes note of a newer revision, and wakes who waits.
+    fn tell(&mut self, seen: Seen) {
+        let revision = seen.revision();
+        if self.known >= revision {
+            return;
+        }
+        self.known = revision;
+        if let Some(channel) = &self.channel {
+            channel.send_replace(seen);
+        }
+    }
+}
+
+type Watches = HashMap<TaskId, Watched>;
 
 pub(crate) struct Hub {
     shards: Vec<Mutex<Watches>>,
@@ -115,17 +140,29 @@ impl Hub {
 
     /// Opens a watch. Every change after this call is seen; read the store after it, not before.
     pub(crate) fn watch(self: &Arc<Self>, engine: &Arc<Engine>, id: &TaskId) -> Watch {
+        self.open(engine, id, true)
+    }
+
+    /// Opens a watch that nobody waits on: observers and a body hear of changes by other processes.
+    pub(crate) fn follow(self: &Arc<Self>, engine: &Arc<Engine>, id: &TaskId) -> Watch {
+        self.open(engine, id, false)
+    }
+
+    fn open(self: &Arc<Self>, engine: &Arc<Engine>, id: &TaskId, waits: bool) -> Watch {
         self.watches.fetch_add(1, Ordering::AcqRel);
         self.listen(engine);
-        let seen = self
-            .shard(id)
-            .entry(id.clone())
-            .or_insert_with(|| watch::Sender::new(Seen::Nothing))
-            .subscribe();
+        let mut shard = self.shard(id);
+        let watched = shard.entry(id.clone()).or_default();
+        watched.watches += 1;
+        let seen = waits.then(|| {
+            let channel = watched.channel.get_or_insert_with(watch::Sender::default);
+            channel.subscribe()
+        });
+        drop(shard);
         Watch {
             hub: self.clone(),
             id: id.clone(),
-            seen: Some(seen),
+            seen,
         }
     }
 
@@ -177,10 +214,7 @@ impl Hub {
 
     /// The store says that a task has at least this revision.
     async fn heard(&self, engine: &Engine, id: &TaskId, revision: u64) {
-        let known = self
-            .shard(id)
-            .get(id)
-            .map(|sender| sender.borrow().revision());
+        let known = self.shard(id).get(id).map(|watched| watched.known);
         if known.is_none_or(|known| known >= revision) {
             return;
         }
@@ -204,14 +238,8 @@ impl Hub {
         }
         // Observers first: what they send about a state goes out before a waiter's answer.
         self.each_observer(|observer| observer.changed(record));
-        if let Some(sender) = self.shard(&record.id).get(&record.id) {
-            sender.send_if_modified(|seen| {
-                let newer = seen.revision() < record.revision;
-                if newer {
-                    *seen = Seen::Record(record.clone());
-                }
-                newer
-            });
+        if let Some(watched) = self.shard(&record.id).get_mut(&record.id) {
+            watched.tell(Seen::Record(record.clone()));
         }
     }
 
@@ -222,8 +250,8 @@ impl Hub {
             run.cancel.cancel();
         }
         self.each_observer(|observer| observer.removed(id));
-        if let Some(sender) = self.shard(id).get(id) {
-            sender.send_replace(Seen::Removed);
+        if let Some(watched) = self.shard(id).get_mut(id) {
+            watched.tell(Seen::Removed);
         }
     }
 
@@ -281,11 +309,19 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         let mut shard = self.hub.shard(&self.id);
-        self.seen = None;
-        if shard
-            .get(&self.id)
-            .is_some_and(|sender| sender.receiver_count() == 0)
-        {
+        let waited = self.seen.take().is_some();
+        let mut last = false;
+        if let Some(watched) = shard.get_mut(&self.id) {
+            watched.watches -= 1;
+            last = watched.watches == 0;
+            if waited
+                && let Some(channel) = &watched.channel
+                && channel.receiver_count() == 0
+            {
+                watched.channel = None;
+            }
+        }
+        if last {
             shard.remove(&self.id);
             if shard.capacity() > 256 && shard.len() * 4 < shard.capacity() {
                 let keep = shard.len() * 2;

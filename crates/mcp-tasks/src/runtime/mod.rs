@@ -168,7 +168,7 @@ impl Runtime {
 
     /// Follows a task that others may change, so that observers hear of it, until the guard is dropped.
     pub(crate) fn follow(&self, id: &TaskId) -> Watch {
-        self.inner.engine.hub.watch(&self.inner.engine, id)
+        self.inner.engine.hub.follow(&self.inner.engine, id)
     }
 
     /// Tells the observers of the task as it is in the store.

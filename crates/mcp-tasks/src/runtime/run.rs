@@ -27,7 +27,7 @@ pub(crate) fn start(inner: &Arc<Inner>, tool: Arc<ToolEntry>, record: Arc<TaskRe
     let (context, signals) = create::context(inner, &record);
     inner.engine.hub.run_started(&record.id, signals.clone());
     // Changes by other processes (a cancel, a take-over) have to reach the body.
-    let watch = inner.engine.hub.watch(&inner.engine, &record.id);
+    let watch = inner.engine.hub.follow(&inner.engine, &record.id);
     let span = tracing::info_span!("task", id = %record.id, tool = &*record.origin.tool, attempt = record.attempt);
     let inner = inner.clone();
     tokio::spawn(
