@@ -20,7 +20,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
 use http_body::Body;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use rmcp::{
     ServerHandler,
     transport::streamable_http_server::{
@@ -297,12 +297,13 @@ impl Shared {
         };
         match parts.method {
             Method::POST => self.post(parts, body, owner).await,
-            Method::GET => self.get(parts, body, owner).await,
-            Method::DELETE => self.delete(parts, body, owner).await,
+            Method::GET => Box::pin(self.get(parts, body, owner)).await,
+            Method::DELETE => Box::pin(self.delete(parts, body, owner)).await,
             _ => (self.inner)(Request::from_parts(parts, body)).await,
         }
     }
 
+    /// What is not usual here is boxed: the future of every poll would have room for it.
     async fn post(
         self: &Arc<Self>,
         parts: Parts,
@@ -326,7 +327,8 @@ impl Shared {
             }
         };
         if message.method() == Some("initialize") {
-            return self.initialize(parts, &message, bytes.clone(), owner).await;
+            let initialize = self.initialize(parts, &message, bytes.clone(), owner);
+            return Box::pin(initialize).await;
         }
         let session = match self.session_of(&parts, &message, &owner).await {
             SessionOf::Known(session) => session,
@@ -338,7 +340,8 @@ impl Shared {
         if let Message::Request { id, method, .. } = &message
             && method == "tools/list"
         {
-            return self.tools_list(&parts, bytes.clone(), id, &session).await;
+            let list = self.tools_list(&parts, bytes.clone(), id, &session);
+            return Box::pin(list).await;
         }
         match self.plane.handle(&session, &message, &Carrier::Own).await {
             Verdict::Pass => {
@@ -348,7 +351,8 @@ impl Shared {
             Verdict::Reply(reply) => json(StatusCode::OK, reply),
             Verdict::Taken => empty(StatusCode::ACCEPTED),
             Verdict::Pending(pending) => {
-                sse::answer(&self.plane, session, pending, self.options.sse_keep_alive).await
+                let keep_alive = self.options.sse_keep_alive;
+                Box::pin(sse::answer(&self.plane, session, pending, keep_alive)).await
             }
         }
     }
@@ -358,7 +362,7 @@ impl Shared {
         let Some(key) = session_id(&parts.headers) else {
             return (self.inner)(Request::from_parts(parts, body)).await;
         };
-        let session = match self.find_session(&parts, &key, &owner).await {
+        let session = match self.find_session(&parts, key, &owner).await {
             SessionOf::Known(session) => session,
             SessionOf::Inner => return (self.inner)(Request::from_parts(parts, body)).await,
             SessionOf::Gone => return text(StatusCode::NOT_FOUND, "Not Found: Session not found"),
@@ -386,7 +390,7 @@ impl Shared {
         body: McpBody,
         owner: Owner,
     ) -> Response<McpBody> {
-        let key = session_id(&parts.headers);
+        let key = session_id(&parts.headers).map(str::to_owned);
         if let Some(key) = &key {
             match self.find_session(&parts, key, &owner).await {
                 SessionOf::Known(_) | SessionOf::Inner => {}
@@ -417,7 +421,7 @@ impl Shared {
         if !response.status().is_success() {
             return response;
         }
-        let key = session_id(response.headers());
+        let key = session_id(response.headers()).map(str::to_owned);
         let list = owner != Owner::Bearer;
         let mut facts = None;
         let response = patching::response(response, |message| {
@@ -474,7 +478,11 @@ impl Shared {
         (self.inner)(Request::from_parts(parts.clone(), body)).await
     }
 
-    async fn read(&self, headers: &HeaderMap, body: McpBody) -> Result<Bytes, Response<McpBody>> {
+    async fn read(
+        &self,
+        headers: &HeaderMap,
+        mut body: McpBody,
+    ) -> Result<Bytes, Response<McpBody>> {
         let limit = self.options.max_body_bytes;
         let too_large = || {
             let why = format!("Payload Too Large: the body exceeds the limit of {limit} bytes");
@@ -486,14 +494,29 @@ impl Shared {
         if declared.is_some_and(|length| length > limit as u64) {
             return Err(too_large());
         }
-        match Limited::new(body, limit).collect().await {
-            Ok(collected) => Ok(collected.to_bytes()),
-            Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-            Err(error) => Err(text(
-                StatusCode::BAD_REQUEST,
-                format!("Bad Request: the body broke off: {error}"),
-            )),
+        // Nearly every body comes in one piece, and is used as it came.
+        let (mut first, mut all) = (Bytes::new(), Vec::new());
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| {
+                let why = format!("Bad Request: the body broke off: {error}");
+                text(StatusCode::BAD_REQUEST, why)
+            })?;
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
+            if first.len().max(all.len()) + data.len() > limit {
+                return Err(too_large());
+            }
+            if first.is_empty() {
+                first = data;
+                continue;
+            }
+            if all.is_empty() {
+                all.extend_from_slice(&first);
+            }
+            all.extend_from_slice(&data);
         }
+        Ok(if all.is_empty() { first } else { all.into() })
     }
 }
 
@@ -525,7 +548,7 @@ impl Shared {
             return SessionOf::Inner;
         }
         match session_id(&parts.headers) {
-            Some(key) => self.find_session(parts, &key, owner).await,
+            Some(key) => self.find_session(parts, key, owner).await,
             None if self.options.stateless && version == Some(g1::VERSION) => {
                 SessionOf::Known(self.session_of_nobody(owner))
             }
@@ -534,11 +557,10 @@ impl Shared {
     }
 }
 
-fn session_id(headers: &HeaderMap) -> Option<String> {
+fn session_id(headers: &HeaderMap) -> Option<&str> {
     headers
         .get(SESSION_ID)
         .and_then(|value| value.to_str().ok())
-        .map(str::to_owned)
 }
 
 fn is_sse(headers: &HeaderMap) -> bool {
@@ -552,19 +574,17 @@ fn media_type(headers: &HeaderMap) -> Option<&str> {
 
 /// 406 and 415, as rmcp has them.
 fn check_media_types(headers: &HeaderMap) -> Result<(), Response<McpBody>> {
-    let accepted: Vec<&str> = headers
-        .get_all(header::ACCEPT)
-        .iter()
+    let (mut json, mut events) = (false, false);
+    let accepted = headers.get_all(header::ACCEPT).iter();
+    for entry in accepted
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
-        .map(|entry| entry.split(';').next().unwrap_or(entry).trim())
-        .collect();
-    let accepts = |wanted: &str| {
-        accepted
-            .iter()
-            .any(|essence| essence.eq_ignore_ascii_case(wanted))
-    };
-    if !(accepts("application/json") && accepts("text/event-stream")) {
+    {
+        let essence = entry.split(';').next().unwrap_or(entry).trim();
+        json |= essence.eq_ignore_ascii_case("application/json");
+        events |= essence.eq_ignore_ascii_case("text/event-stream");
+    }
+    if !(json && events) {
         let why = "Not Acceptable: Client must accept both application/json and text/event-stream";
         return Err(text(StatusCode::NOT_ACCEPTABLE, why));
     }

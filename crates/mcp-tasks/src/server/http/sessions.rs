@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, atomic::Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -119,6 +119,16 @@ impl Shared {
                 SessionOf::Gone
             };
         }
+        Box::pin(self.restore_session(parts, key, owner)).await
+    }
+
+    /// The session of that id as the store has it.
+    async fn restore_session(
+        self: &Arc<Self>,
+        parts: &Parts,
+        key: &str,
+        owner: &Owner,
+    ) -> SessionOf {
         let runtime = &self.plane.runtime;
         let found = match runtime.store().get_document(&facts_key(key)).await {
             Ok(found) => found,
@@ -178,8 +188,9 @@ impl Shared {
 
     /// A request of the session came in. The inner server's idle timer does not see what we answer ourselves.
     pub(super) fn used(self: &Arc<Self>, session: &Arc<Session>, parts: &Parts) {
-        session.touch();
-        if session.is_real && session.needs_touch(TOUCH) {
+        let now = Instant::now();
+        session.touch_at(now);
+        if session.is_real && session.needs_touch(now, TOUCH) {
             let (shared, session, parts) = (self.clone(), session.clone(), parts.clone());
             tokio::spawn(async move { shared.touch(&session, &parts).await });
         }
