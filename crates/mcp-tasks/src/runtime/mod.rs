@@ -228,13 +228,26 @@ impl Runtime {
         access: &Access,
         requestor: Option<&Requestor>,
     ) -> Result<Arc<TaskRecord>, ReadError> {
+        self.get_for(id, access, || requestor.cloned()).await
+    }
+
+    /// The same; who asks is worked out only for a tool that wants to know.
+    pub(crate) async fn get_for(
+        &self,
+        id: &TaskId,
+        access: &Access,
+        requestor: impl FnOnce() -> Option<Requestor>,
+    ) -> Result<Arc<TaskRecord>, ReadError> {
         let record = self.inner.engine.get_visible(id, access).await?;
         if record.is_terminal() {
             return Ok(record);
         }
         match self.inner.tool(&record.origin.tool) {
             Some(tool) if tool.on_get.is_some() => {
-                context::poll(&self.inner, tool.on_get.as_ref(), &record, requestor).await?;
+                let requestor = requestor();
+                let ask = tool.on_get.as_ref();
+                let polled = context::poll(&self.inner, ask, &record, requestor.as_ref());
+                Box::pin(polled).await?;
                 self.inner.engine.get_visible(id, access).await
             }
             _ => Ok(record),

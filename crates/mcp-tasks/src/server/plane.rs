@@ -185,7 +185,7 @@ impl Plane {
         carrier: &Carrier,
     ) -> Verdict {
         if method == "tools/call" {
-            return call::call(self, session, id, params, carrier).await;
+            return Box::pin(call::call(self, session, id, params, carrier)).await;
         }
         if method == "logging/setLevel" {
             return set_level(session, id, params);
@@ -206,10 +206,10 @@ impl Plane {
         let answered = match method {
             "tasks/get" => self.get(session, id, params).await,
             "tasks/list" if *session.owner() != Owner::Bearer => {
-                self.list(session, id, params).await
+                Box::pin(self.list(session, id, params)).await
             }
-            "tasks/cancel" => self.cancel(session, id, params).await,
-            "tasks/result" => self.result(session, id, params, carrier).await,
+            "tasks/cancel" => Box::pin(self.cancel(session, id, params)).await,
+            "tasks/result" => Box::pin(self.result(session, id, params, carrier)).await,
             _ => return unknown(),
         };
         answered.unwrap_or_else(|error| Verdict::Reply(envelope::error(Some(id), &error)))
@@ -225,7 +225,7 @@ impl Plane {
         let access = Access::Owner(session.owner().clone());
         let record = self
             .runtime
-            .get(&task, &access, Some(&session.requestor()))
+            .get_for(&task, &access, || Some(session.requestor()))
             .await
             .map_err(read_error)?;
         self.delivery.named(&self.runtime, session, &record);

@@ -183,7 +183,11 @@ impl Session {
     }
 
     pub(crate) fn touch(&self) {
-        *lock(&self.used) = Instant::now();
+        self.touch_at(Instant::now());
+    }
+
+    pub(crate) fn touch_at(&self, now: Instant) {
+        *lock(&self.used) = now;
     }
 
     pub(crate) fn idle(&self) -> std::time::Duration {
@@ -194,11 +198,11 @@ impl Session {
     }
 
     /// Whether it is time to touch it again; if so, it counts as touched.
-    pub(crate) fn needs_touch(&self, every: std::time::Duration) -> bool {
+    pub(crate) fn needs_touch(&self, now: Instant, every: std::time::Duration) -> bool {
         let mut touched = lock(&self.touched);
-        let due = touched.elapsed() >= every;
+        let due = now.saturating_duration_since(*touched) >= every;
         if due {
-            *touched = Instant::now();
+            *touched = now;
         }
         due
     }

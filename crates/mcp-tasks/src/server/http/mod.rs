@@ -299,12 +299,13 @@ impl Shared {
         };
         match parts.method {
             Method::POST => self.post(parts, body, owner).await,
-            Method::GET => self.get(parts, body, owner).await,
-            Method::DELETE => self.delete(parts, body, owner).await,
+            Method::GET => Box::pin(self.get(parts, body, owner)).await,
+            Method::DELETE => Box::pin(self.delete(parts, body, owner)).await,
             _ => (self.inner)(Request::from_parts(parts, body)).await,
         }
     }
 
+    /// What is not usual here is boxed: the future of every poll would have room for it.
     async fn post(
         self: &Arc<Self>,
         parts: Parts,
@@ -328,7 +329,8 @@ impl Shared {
             }
         };
         if message.method() == Some("initialize") {
-            return self.initialize(parts, &message, bytes.clone(), owner).await;
+            let initialize = self.initialize(parts, &message, bytes.clone(), owner);
+            return Box::pin(initialize).await;
         }
         let session = match self.session_of(&parts, &message, &owner).await {
             SessionOf::Known(session) => session,
@@ -340,7 +342,8 @@ impl Shared {
         if let Message::Request { id, method, .. } = &message
             && method == "tools/list"
         {
-            return self.tools_list(&parts, bytes.clone(), id, &session).await;
+            let list = self.tools_list(&parts, bytes.clone(), id, &session);
+            return Box::pin(list).await;
         }
         match self.plane.handle(&session, &message, &Carrier::Own).await {
             Verdict::Pass => {
@@ -350,7 +353,8 @@ impl Shared {
             Verdict::Reply(reply) => json(StatusCode::OK, reply),
             Verdict::Taken => empty(StatusCode::ACCEPTED),
             Verdict::Pending(pending) => {
-                sse::answer(&self.plane, session, pending, self.options.sse_keep_alive).await
+                let keep_alive = self.options.sse_keep_alive;
+                Box::pin(sse::answer(&self.plane, session, pending, keep_alive)).await
             }
         }
     }
@@ -360,7 +364,7 @@ impl Shared {
         let Some(key) = session_id(&parts.headers) else {
             return (self.inner)(Request::from_parts(parts, body)).await;
         };
-        let session = match self.find_session(&parts, &key, &owner).await {
+        let session = match self.find_session(&parts, key, &owner).await {
             SessionOf::Known(session) => session,
             SessionOf::Inner => return (self.inner)(Request::from_parts(parts, body)).await,
             SessionOf::Gone => return text(StatusCode::NOT_FOUND, "Not Found: Session not found"),
@@ -388,7 +392,7 @@ impl Shared {
         body: McpBody,
         owner: Owner,
     ) -> Response<McpBody> {
-        let key = session_id(&parts.headers);
+        let key = session_id(&parts.headers).map(str::to_owned);
         if let Some(key) = &key {
             match self.find_session(&parts, key, &owner).await {
                 SessionOf::Known(_) | SessionOf::Inner => {}
@@ -419,7 +423,7 @@ impl Shared {
         if !response.status().is_success() {
             return response;
         }
-        let key = session_id(response.headers());
+        let key = session_id(response.headers()).map(str::to_owned);
         let list = owner != Owner::Bearer;
         let mut facts = None;
         let response = patching::response(response, |message| {
@@ -559,7 +563,7 @@ impl Shared {
             return SessionOf::Inner;
         }
         match session_id(&parts.headers) {
-            Some(key) => self.find_session(parts, &key, owner).await,
+            Some(key) => self.find_session(parts, key, owner).await,
             None if self.options.stateless && version == Some(g1::VERSION) => {
                 SessionOf::Known(self.session_of_nobody(owner))
             }
@@ -568,11 +572,10 @@ impl Shared {
     }
 }
 
-fn session_id(headers: &HeaderMap) -> Option<String> {
+fn session_id(headers: &HeaderMap) -> Option<&str> {
     headers
         .get(SESSION_ID)
         .and_then(|value| value.to_str().ok())
-        .map(str::to_owned)
 }
 
 fn is_sse(headers: &HeaderMap) -> bool {

@@ -6,7 +6,7 @@ use std::{
         Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -148,6 +148,16 @@ impl Shared {
                 SessionOf::Gone
             };
         }
+        Box::pin(self.restore_session(parts, key, owner)).await
+    }
+
+    /// The session of that id as the store has it.
+    async fn restore_session(
+        self: &Arc<Self>,
+        parts: &Parts,
+        key: &str,
+        owner: &Owner,
+    ) -> SessionOf {
         let runtime = &self.plane.runtime;
         let found = match runtime.store().get_document(&facts_key(key)).await {
             Ok(found) => found,
@@ -224,8 +234,9 @@ impl Shared {
 
     /// A request of the session came in. The inner server's idle timer does not see what we answer ourselves.
     pub(super) fn used(self: &Arc<Self>, session: &Arc<Session>, parts: &Parts) {
-        session.touch();
-        if session.is_real && session.needs_touch(TOUCH) {
+        let now = Instant::now();
+        session.touch_at(now);
+        if session.is_real && session.needs_touch(now, TOUCH) {
             let (shared, session, parts) = (self.clone(), session.clone(), parts.clone());
             tokio::spawn(async move { shared.touch(&session, &parts).await });
         }
