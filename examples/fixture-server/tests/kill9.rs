@@ -522,8 +522,8 @@ impl Round {
         }
     }
 
-    /// Every page of the list: what was acknowledged before is on it, and no more than may be.
-    async fn list(&self) -> Result<(), Cut> {
+    /// Every page of the list, on which is all that was acknowledged before; how many tasks there are.
+    async fn list(&self) -> Result<usize, Cut> {
         let before = self.model.all();
         let mut listed = HashSet::new();
         let mut params = json!({});
@@ -543,7 +543,7 @@ impl Round {
             assert!(listed.contains(&task.id), "not listed: {:?}", task.known());
         }
         self.acknowledge();
-        Ok(())
+        Ok(listed.len())
     }
 
     /// A client that does this and that until the server is gone.
@@ -555,7 +555,7 @@ impl Round {
                 (12..14, Some(task)) if !task.known().kind.asks() || self.model.roll(4) == 0 => {
                     self.cancel(&task).await
                 }
-                (14, _) => self.list().await,
+                (14, _) => self.list().await.map(drop),
                 (_, Some(task)) => {
                     let asks = task.known().kind.asks();
                     if asks {
@@ -693,6 +693,9 @@ async fn nothing_acknowledged_is_lost_to_kill_9() {
     while let Some(ended) = waits.join_next().await {
         ended.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()));
     }
+    // And there is nothing that nobody asked for.
+    let unsure = model.unsure.load(Ordering::Relaxed);
+    assert!(round.list().await.unwrap() <= tasks.len() + unsure);
     // Another owner sees none of it.
     let eve = Client::initialize(&server, "eve").await.unwrap();
     assert_eq!(

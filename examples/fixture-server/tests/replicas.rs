@@ -19,7 +19,7 @@ use tokio::{
 };
 
 const STOPPED: &str = "the worker running this task stopped";
-const LEASE_MS: u64 = 600;
+const LEASE_MS: u64 = 1500;
 
 struct World {
     a: Server,
