@@ -18,6 +18,8 @@ pub(crate) struct Profile {
     pub(crate) ask: Call,
     pub(crate) answer: &'static str,
     pub(crate) fail: Option<Call>,
+    /// A text in what the failed one says.
+    pub(crate) fails_with: &'static str,
     pub(crate) forever: Option<Call>,
 }
 
@@ -33,6 +35,7 @@ impl Profile {
                 ask: ("ask_name", json!({"ms": 200})),
                 answer: "Ada",
                 fail: Some(("fail_task", json!({}))),
+                fails_with: if name == "ts" { "boom" } else { "it broke" },
                 forever: Some(("forever", json!({}))),
             },
             "python" | "fastmcp" => Self {
@@ -43,6 +46,7 @@ impl Profile {
                 ask: ("ask", json!({})),
                 answer: "Ada",
                 fail: Some(("fail", json!({}))),
+                fails_with: "boom",
                 forever: Some(("sleep_required", json!({"text": "late", "ms": 3_600_000}))),
             },
             "everything" => Self {
@@ -56,6 +60,7 @@ impl Profile {
                 ),
                 answer: "python",
                 fail: None,
+                fails_with: "",
                 forever: Some(("simulate-research-query", json!({"topic": "one"}))),
             },
             _ => return None,

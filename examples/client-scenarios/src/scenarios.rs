@@ -249,11 +249,12 @@ async fn failed(run: &mut Run) {
         .iter()
         .any(|event| matches!(event, TaskEvent::Status(info) if info.status == TaskStatus::Failed));
     run.check("the status is failed", failed, || line.clone());
+    let says = run.profile.fails_with;
     let own = match events.last() {
         Some(TaskEvent::Result(result)) => {
-            result.is_error == Some(true) && text(result).contains("boom")
+            result.is_error == Some(true) && text(result).contains(says)
         }
-        Some(TaskEvent::Error(TaskClientError::Rpc(error))) => error.message.contains("boom"),
+        Some(TaskEvent::Error(TaskClientError::Rpc(error))) => error.message.contains(says),
         _ => false,
     };
     run.check("what the tool itself said is told", own, || {
