@@ -66,8 +66,11 @@ impl Connection {
             Arrival::Endless => {
                 let why = "the server asks the same question again and again";
                 self.refuse(id, internal(why));
-                if let Some(task) = &task {
-                    self.give_up(task, &Lost::new(LostKind::Protocol, true, why));
+                let lost = Lost::new(LostKind::Protocol, true, why);
+                match (&task, via.and_then(|via| Self::own(via))) {
+                    (Some(task), _) => self.give_up(task, &lost),
+                    (None, Some(call)) => self.lost(call, lost),
+                    (None, None) => {}
                 }
             }
             Arrival::Ask { number, cancel } => {

@@ -207,7 +207,7 @@ impl Connection {
         }
     }
 
-    fn lost(&self, number: u64, lost: Lost) {
+    pub(super) fn lost(&self, number: u64, lost: Lost) {
         self.settle(number, Reply::Lost(lost));
     }
 

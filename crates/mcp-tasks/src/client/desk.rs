@@ -111,9 +111,13 @@ impl Entries {
     }
 
     /// Counts a question; how often it came.
-    fn count(&mut self, task: Option<&str>, key: &Key) -> u32 {
+    fn count(&mut self, task: Option<&str>, stream: Option<&Arc<str>>, key: &Key) -> u32 {
+        // Without a task, the call on whose stream it came.
+        let Some(scope) = task.or(stream.map(|stream| &**stream)) else {
+            return 0;
+        };
         let mut hasher = DefaultHasher::new();
-        task.hash(&mut hasher);
+        scope.hash(&mut hasher);
         match key {
             Key::Named(key) => key.hash(&mut hasher),
             Key::Params(kind, params) => {
@@ -147,7 +151,7 @@ impl Desk {
     ) -> Arrival {
         let key = Key::of(question);
         let mut entries = self.lock();
-        if entries.count(task, &key) > SAME {
+        if entries.count(task, stream, &key) > SAME {
             return Arrival::Endless;
         }
         let again = |entry: &&mut Entry| {

@@ -1,5 +1,5 @@
 //! The client against servers that follow a script, over lines and over HTTP.
-#![cfg(feature = "client")]
+#![cfg(all(feature = "client", feature = "http"))]
 #![allow(clippy::unwrap_used)]
 
 mod http;
