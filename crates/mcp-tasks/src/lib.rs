@@ -42,6 +42,8 @@ pub use runtime::{
     PollContext, Question, Recovery, Runtime, TaskContext, TaskError, TaskHandle, TaskOptions,
     TaskSupport, TaskTool,
 };
+#[cfg(feature = "client")]
+pub use server::ClientTasks;
 #[cfg(feature = "http")]
 pub use server::{BodyError, HttpOptions, McpBody, TasksHttp, TasksLayer};
 pub use server::{ServeError, Tasks, TasksBuilder};

@@ -103,6 +103,11 @@ impl Connection {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Numbers from here on: where several connections share a channel, each needs numbers of its own.
+    pub(super) fn number_from(&self, first: u64) {
+        self.next.store(first, Ordering::Relaxed);
+    }
+
     /// A number for an id or token of ours.
     pub(super) fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)

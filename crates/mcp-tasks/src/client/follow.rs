@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use rmcp::model::{CallToolResult, ErrorCode, ErrorData};
+use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::json;
 use tokio::{sync::mpsc, time::Instant};
 
@@ -15,7 +15,7 @@ use super::{
     backoff::Backoff,
     connection::Connection,
     drive::{at, cancelled, other_task},
-    info::tool_result,
+    info::TaskOutcome,
     link::{Lost, LostKind},
     waiting::{Abandon, InFlight, ProgressFeed, Reply, Watch},
 };
@@ -30,9 +30,9 @@ const SETTLED: Duration = Duration::from_secs(10);
 /// The longest wait between two polls; beyond it a clock would overflow.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(86_400);
 
-pub(super) struct Follow<'a> {
+pub(super) struct Follow<'a, R> {
     connection: &'a Arc<Connection>,
-    events: &'a mpsc::Sender<TaskEvent>,
+    events: &'a mpsc::Sender<TaskEvent<R>>,
     id: String,
     /// The last word of the server; none yet for a task that was named by its id only.
     info: Option<TaskInfo>,
@@ -72,16 +72,16 @@ enum Woke {
     Progress(TaskProgress),
 }
 
-type Outcome = Result<Box<CallToolResult>, TaskClientError>;
+type Outcome<R> = Result<Box<R>, TaskClientError>;
 
-impl<'a> Follow<'a> {
+impl<'a, R: TaskOutcome> Follow<'a, R> {
     /// `info` is the created task, or the id of a task that exists.
     pub(super) fn new(
         connection: &'a Arc<Connection>,
         info: Result<TaskInfo, String>,
         existed: bool,
         options: &CallOptions,
-        events: &'a mpsc::Sender<TaskEvent>,
+        events: &'a mpsc::Sender<TaskEvent<R>>,
         progress: Option<ProgressFeed>,
     ) -> Self {
         let (id, info) = match info {
@@ -117,7 +117,7 @@ impl<'a> Follow<'a> {
     }
 
     /// Follows to the end.
-    pub(super) async fn run(mut self) -> Outcome {
+    pub(super) async fn run(mut self) -> Outcome<R> {
         let outcome = self.until_ended().await;
         if matches!(
             outcome,
@@ -128,7 +128,7 @@ impl<'a> Follow<'a> {
         outcome
     }
 
-    async fn until_ended(&mut self) -> Outcome {
+    async fn until_ended(&mut self) -> Outcome<R> {
         let now = Instant::now();
         match self.info.clone() {
             Some(info) => self.plan(&info),
@@ -255,10 +255,7 @@ impl<'a> Follow<'a> {
         self.info = Some(info);
     }
 
-    async fn polled(
-        &mut self,
-        reply: Reply,
-    ) -> Result<Option<Box<CallToolResult>>, TaskClientError> {
+    async fn polled(&mut self, reply: Reply) -> Result<Option<Box<R>>, TaskClientError> {
         let info = match reply {
             Reply::Result(raw) => TaskInfo::read(raw.as_raw())?,
             Reply::Error(error) if error.code == ErrorCode::INVALID_PARAMS => {
@@ -335,10 +332,7 @@ impl<'a> Follow<'a> {
         }
     }
 
-    async fn announced(
-        &mut self,
-        info: TaskInfo,
-    ) -> Result<Option<Box<CallToolResult>>, TaskClientError> {
+    async fn announced(&mut self, info: TaskInfo) -> Result<Option<Box<R>>, TaskClientError> {
         let stale = |known: &TaskInfo| {
             known.status.is_terminal()
                 || matches!((info.last_updated_at, known.last_updated_at), (Some(new), Some(old)) if new < old)
@@ -358,13 +352,10 @@ impl<'a> Follow<'a> {
         Ok(None)
     }
 
-    fn result_came(
-        &mut self,
-        reply: Reply,
-    ) -> Result<Option<Box<CallToolResult>>, TaskClientError> {
+    fn result_came(&mut self, reply: Reply) -> Result<Option<Box<R>>, TaskClientError> {
         match reply {
             Reply::Result(raw) => {
-                return tool_result(raw.as_raw()).map(|result| Some(Box::new(result)));
+                return R::read(raw.as_raw()).map(|result| Some(Box::new(result)));
             }
             Reply::Error(error) => {
                 self.reachable();

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use rmcp::model::CallToolResult;
+#[allow(deprecated)] // by rmcp, for revisions after 2026-07-28
+use rmcp::model::{CallToolResult, CreateMessageResult, ElicitResult};
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
@@ -56,7 +57,7 @@ impl TaskInfo {
     /// # Errors
     /// If there is a task without an id.
     pub(super) fn read_created(raw: &RawValue) -> Result<Option<Self>, TaskClientError> {
-        let value = object("the answer to tools/call", raw)?;
+        let value = object("the answer to a request with a task", raw)?;
         let Some(task @ Value::Object(_)) = value.get("task") else {
             return Ok(None);
         };
@@ -85,11 +86,53 @@ impl TaskInfo {
     }
 }
 
+/// What a task gives in the end: the result of a tool call, of an elicitation or of a sampling request.
+pub trait TaskOutcome: sealed::Sealed + Sized + Send + 'static {
+    /// Reads what `tasks/result` or a plain answer told.
+    #[doc(hidden)]
+    fn read(raw: &RawValue) -> Result<Self, TaskClientError>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::CallToolResult {}
+    impl Sealed for super::ElicitResult {}
+    #[allow(deprecated)]
+    impl Sealed for super::CreateMessageResult {}
+}
+
+impl TaskOutcome for CallToolResult {
+    fn read(raw: &RawValue) -> Result<Self, TaskClientError> {
+        tool_result(raw)
+    }
+}
+
+impl TaskOutcome for ElicitResult {
+    fn read(raw: &RawValue) -> Result<Self, TaskClientError> {
+        outcome("an elicitation result", raw)
+    }
+}
+
+#[allow(deprecated)]
+impl TaskOutcome for CreateMessageResult {
+    fn read(raw: &RawValue) -> Result<Self, TaskClientError> {
+        outcome("a sampling result", raw)
+    }
+}
+
+fn outcome<T: serde::de::DeserializeOwned>(
+    what: &str,
+    raw: &RawValue,
+) -> Result<T, TaskClientError> {
+    serde_json::from_str(raw.get())
+        .map_err(|error| protocol(format!("{what} cannot be read: {error}")))
+}
+
 /// The result of a tool, as `tools/call` or `tasks/result` gave it.
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn tool_result(raw: &RawValue) -> Result<CallToolResult, TaskClientError> {
+fn tool_result(raw: &RawValue) -> Result<CallToolResult, TaskClientError> {
     match serde_json::from_str::<CallToolResult>(raw.get()) {
         Ok(result) => Ok(result),
         Err(error) => {

@@ -39,6 +39,7 @@ mod link;
 mod options;
 mod questions;
 mod remote;
+mod requestor;
 mod requests;
 mod router;
 mod server;
@@ -48,11 +49,14 @@ mod waiting;
 
 pub use builder::TaskClientBuilder;
 pub use error::TaskClientError;
-pub use info::{TaskInfo, TaskStatus};
+pub use info::{TaskInfo, TaskOutcome, TaskStatus};
 pub use options::{CallOptions, TaskPreference};
 pub use remote::RemoteTask;
 pub use stream::{TaskEvent, TaskStream};
 pub use task_client::TaskClient;
 pub use waiting::TaskProgress;
+
+pub(crate) use link::{Link, Lost, LostKind, Outgoing};
+pub(crate) use requestor::{RemotePeer, RemotePeerRef, refused};
 
 use builder::Settings;

@@ -12,6 +12,7 @@ use super::{
     CallOptions, TaskClientError, TaskInfo, TaskStream,
     connection::Connection,
     drive::{Start, drive},
+    info::TaskOutcome,
 };
 
 /// How many events a stream holds for a reader that is behind.
@@ -124,11 +125,11 @@ impl fmt::Debug for RemoteTask {
 }
 
 /// Drives in the background.
-pub(super) fn spawn(
+pub(super) fn spawn<R: TaskOutcome>(
     connection: &Arc<Connection>,
     start: Start,
     options: CallOptions,
-) -> TaskStream {
+) -> TaskStream<R> {
     let (sender, events) = mpsc::channel(EVENTS);
     tokio::spawn(drive(connection.clone(), start, options, sender));
     TaskStream::new(events)

@@ -222,7 +222,7 @@ impl Connection {
     }
 
     /// Takes a notification that is ours; `false` leaves it to rmcp.
-    fn notification(&self, method: &str, params: Option<&RawValue>) -> bool {
+    pub(super) fn notification(&self, method: &str, params: Option<&RawValue>) -> bool {
         match method {
             "notifications/tasks/status" => {
                 let info = params.map(TaskInfo::read);

@@ -97,14 +97,17 @@ impl Plane {
         let delivery = Delivery::new(sessions.clone());
         let observer: Arc<dyn Observer> = delivery.clone();
         runtime.observe(&observer);
-        Arc::new(Self {
+        let plane = Arc::new(Self {
             runtime,
             sessions,
             delivery,
             inner_tools: papaya::HashSet::new(),
             inner_tools_known: AtomicBool::new(false),
             inner_tool: OnceLock::new(),
-        })
+        });
+        let edge: std::sync::Weak<Self> = Arc::downgrade(&plane);
+        plane.runtime.set_edge(edge);
+        plane
     }
 
     pub(crate) fn learn_inner_tool(&self, name: &str) {
@@ -156,6 +159,11 @@ impl Plane {
                 self.request(session, id, method, *params, carrier).await
             }
             Message::Notification { method, params } => self.notification(session, method, *params),
+            Message::Result { id, .. } | Message::Error { id: Some(id), .. }
+                if self.delivery.requests.answered(session, id, message) =>
+            {
+                Verdict::Taken
+            }
             Message::Result { id, result } => {
                 self.answer(session, Some(id), || {
                     Ok(Answer::Result(RawJson::from_raw(result)))
@@ -358,7 +366,10 @@ impl Plane {
         {
             return Verdict::Taken;
         }
-        Verdict::Pass
+        match self.delivery.requests.told(session, method, params) {
+            true => Verdict::Taken,
+            false => Verdict::Pass,
+        }
     }
 
     async fn answer(

@@ -51,6 +51,8 @@ pub(crate) struct Session {
     waiting: Mutex<HashSet<TaskId>>,
     /// Requests of the client that are being answered, by the text of their id.
     pending: Mutex<HashMap<String, CancellationToken>>,
+    /// Cancelled when it ends.
+    pub(crate) ended: CancellationToken,
     /// Bodies of this session that are open.
     pub(crate) open: AtomicUsize,
     used: Mutex<Instant>,
@@ -78,6 +80,7 @@ impl Session {
             general: Mutex::default(),
             waiting: Mutex::default(),
             pending: Mutex::default(),
+            ended: CancellationToken::new(),
             open: AtomicUsize::new(0),
             used: Mutex::new(Instant::now()),
             touched: Mutex::new(Instant::now()),
@@ -231,6 +234,7 @@ impl Session {
 
     /// Ends it: its general streams close. Its owner's tasks stay.
     fn close(&self) -> Vec<Arc<Outlet>> {
+        self.ended.cancel();
         std::mem::take(&mut *lock(&self.general))
     }
 }
