@@ -31,6 +31,7 @@
 
 #[cfg(feature = "client")]
 pub mod client;
+mod receiver;
 pub mod runtime;
 pub mod server;
 pub mod store;

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     TaskClient, TaskClientError, TaskInfo,
     connection::Connection,
+    hosting::Hosting,
     link::{
         Inbound, Link,
         http::{self as http_link, HttpSettings, TokenSource},
@@ -22,6 +23,7 @@ use super::{
     questions::HandlerAnswerer,
     router::Channel,
 };
+use crate::{runtime::Limits, store::TaskStore};
 
 /// Called with every status that the server announces.
 pub(super) type StatusCallback = Arc<dyn Fn(TaskInfo) + Send + Sync>;
@@ -42,6 +44,7 @@ pub struct TaskClientBuilder<H> {
     headers: HeaderMap,
     token: Option<TokenSource>,
     http_client: Option<reqwest::Client>,
+    host: Option<(Arc<dyn TaskStore>, Limits)>,
     wrong: Option<String>,
 }
 
@@ -59,6 +62,7 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
             headers: HeaderMap::new(),
             token: None,
             http_client: None,
+            host: None,
             wrong: None,
         }
     }
@@ -98,6 +102,26 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
     #[must_use]
     pub fn on_status(mut self, callback: impl Fn(TaskInfo) + Send + Sync + 'static) -> Self {
         self.settings.on_status = Some(Arc::new(callback));
+        self
+    }
+
+    /// Hosts tasks for the server on `store`, with the default limits: see [`host_with`](Self::host_with).
+    #[must_use]
+    pub fn host(self, store: impl TaskStore) -> Self {
+        self.host_with(Arc::new(store), Limits::default())
+    }
+
+    /// Hosts tasks for the server: it may ask its questions (`elicitation/create`, `sampling/createMessage`) as tasks,
+    /// which are kept on `store` within `limits` and answered by the handler. `initialize` declares that for the
+    /// questions whose capability the handler's `get_info` declares, and only then (2025-11-25
+    /// `basic/utilities/tasks`, Client Capabilities). What the handler's [`RequestContext`](rmcp::service::RequestContext)
+    /// calls the request's id is the task's; its token is cancelled with the task.
+    ///
+    /// The tasks belong to the server: over HTTP to its URL, so that they are there again after a restart on the same
+    /// store; else to this connection. A question that was open when the client ended has failed.
+    #[must_use]
+    pub fn host_with(mut self, store: Arc<dyn TaskStore>, limits: Limits) -> Self {
+        self.host = Some((store, limits));
         self
     }
 
@@ -151,8 +175,10 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let (reader, writer) = io;
-        self.open(|inbound, stop| Ok(Box::new(lines::start(reader, writer, None, inbound, stop))))
-            .await
+        self.open(None, |inbound, stop| {
+            Ok(Box::new(lines::start(reader, writer, None, inbound, stop)))
+        })
+        .await
     }
 
     /// Starts a server process and connects to its stdio. Its stderr goes where `command` says. When the client goes,
@@ -171,7 +197,7 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
                 "the process has no stdio",
             )));
         };
-        self.open(|inbound, stop| {
+        self.open(None, |inbound, stop| {
             Ok(Box::new(lines::start(
                 reader,
                 writer,
@@ -206,18 +232,23 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
                 .build()
                 .map_err(|error| TaskClientError::Config(error.to_string()))?,
         };
+        let server = url.to_string();
         let settings = HttpSettings {
             client,
             url,
             headers: std::mem::take(&mut self.headers),
             token: self.token.take(),
         };
-        self.open(|inbound, stop| Ok(Box::new(http_link::start(settings, inbound, stop))))
-            .await
+        self.open(Some(server), |inbound, stop| {
+            Ok(Box::new(http_link::start(settings, inbound, stop)))
+        })
+        .await
     }
 
+    /// `server` is the name of the server, if it has one that lasts.
     async fn open(
         self,
+        server: Option<String>,
         link: impl FnOnce(
             mpsc::Sender<Inbound>,
             CancellationToken,
@@ -235,6 +266,11 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
         let answerer = Arc::new(HandlerAnswerer(handler.clone()));
         let link = link(inbound, stop.clone())?;
         let connection = Arc::new(Connection::new(link, self.settings, answerer, stop.clone()));
+        if let Some((store, limits)) = self.host {
+            let server = server.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
+            let hosting = Hosting::new(store, limits, &server, &connection)?;
+            let _ = connection.hosting.set(hosting);
+        }
         let (to_rmcp, incoming) = mpsc::channel(64);
         tokio::spawn(connection.clone().route(queue, to_rmcp));
         let channel = Channel {

@@ -21,6 +21,7 @@ use super::{
     Settings, TaskClientError, TaskInfo,
     desk::Desk,
     error::error_data,
+    hosting::Hosting,
     link::{Kind, Link, Lost, LostKind, Outgoing},
     questions::Answerer,
     server::{ServerFacts, Tools},
@@ -63,6 +64,8 @@ pub(super) struct Connection {
     pub(super) handshake: Mutex<Handshake>,
     pub(super) server: OnceLock<ServerFacts>,
     pub(super) tools: Tools,
+    /// The tasks that are hosted here for the server, if any are.
+    pub(super) hosting: OnceLock<Hosting>,
     next: AtomicU64,
     tables: Mutex<Tables>,
 }
@@ -94,6 +97,7 @@ impl Connection {
             handshake: Mutex::default(),
             server: OnceLock::new(),
             tools: Tools::default(),
+            hosting: OnceLock::new(),
             next: AtomicU64::new(1),
             tables: Mutex::default(),
         }
@@ -232,6 +236,9 @@ impl Connection {
     pub(super) fn shut(&self) {
         self.stop.cancel();
         self.desk.cancel_all();
+        if let Some(hosting) = self.hosting.get() {
+            hosting.end();
+        }
         let pending = std::mem::take(&mut self.tables().pending);
         let why = self
             .gone

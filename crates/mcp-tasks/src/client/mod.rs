@@ -34,6 +34,7 @@ mod desk;
 mod drive;
 mod error;
 mod follow;
+mod hosting;
 mod info;
 mod link;
 mod options;

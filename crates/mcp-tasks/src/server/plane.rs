@@ -16,13 +16,14 @@ use super::{
     session::{Session, Sessions},
 };
 use crate::{
+    receiver::{self, read_error},
     runtime::{LogLevel, Observer, ReadError, Runtime},
     store::Access,
     task::{Answer, ErrorObject, Generation, Owner, RawJson},
     wire::{
         envelope::{self, Message, string_of},
-        error::{INVALID_PARAMS, METHOD_NOT_FOUND},
-        field, status,
+        error::METHOD_NOT_FOUND,
+        field,
         v2025_11_25::{self as g1, QuestionId},
     },
 };
@@ -84,11 +85,6 @@ impl Carrier {
             }
         }
     }
-}
-
-/// The one answer for unknown, expired, hidden and foreign tasks.
-pub(crate) fn not_found() -> ErrorObject {
-    ErrorObject::new(INVALID_PARAMS, "Task not found")
 }
 
 impl Plane {
@@ -212,9 +208,13 @@ impl Plane {
         let answered = match method {
             "tasks/get" => self.get(session, id, params).await,
             "tasks/list" if *session.owner() != Owner::Bearer => {
-                self.list(session, id, params).await
+                receiver::list(&self.runtime, session.owner(), id, params)
+                    .await
+                    .map(Verdict::Reply)
             }
-            "tasks/cancel" => self.cancel(session, id, params).await,
+            "tasks/cancel" => receiver::cancel(&self.runtime, session.owner(), id, params)
+                .await
+                .map(Verdict::Reply),
             "tasks/result" => self.result(session, id, params, carrier).await,
             _ => return unknown(),
         };
@@ -239,57 +239,6 @@ impl Plane {
             id,
             &g1::TaskView::of(&record),
         )))
-    }
-
-    async fn list(
-        self: &Arc<Self>,
-        session: &Arc<Session>,
-        id: &RawValue,
-        params: Option<&RawValue>,
-    ) -> Result<Verdict, ErrorObject> {
-        let cursor = g1::cursor(params)?;
-        let after = cursor.as_ref().map(|cursor| &cursor.0);
-        let (mut records, more) = match self.runtime.list(session.owner(), after).await {
-            Ok(page) => page,
-            Err(error) => return Err(ErrorObject::from(&error)),
-        };
-        let next = more.then(|| records.last()).flatten().map(|last| {
-            g1::Cursor(crate::store::ListKey {
-                created_at: last.created_at,
-                id: last.id.clone(),
-            })
-        });
-        let now = self.runtime.clock().now();
-        records.retain(|record| !record.is_expired(now));
-        Ok(Verdict::Reply(g1::listed(id, &records, next.as_ref())))
-    }
-
-    async fn cancel(
-        self: &Arc<Self>,
-        session: &Arc<Session>,
-        id: &RawValue,
-        params: Option<&RawValue>,
-    ) -> Result<Verdict, ErrorObject> {
-        let task = g1::task_id(params)?;
-        let access = Access::Owner(session.owner().clone());
-        match self
-            .runtime
-            .cancel(&task, &access, "The task was cancelled by request.")
-            .await
-        {
-            Ok(record) => Ok(Verdict::Reply(envelope::result(
-                id,
-                &g1::TaskView::of(&record),
-            ))),
-            Err(ReadError::Terminal(record)) => Err(ErrorObject::new(
-                INVALID_PARAMS,
-                format!(
-                    "Cannot cancel task: already in terminal status '{}'",
-                    status::v2025_11_25(&record)
-                ),
-            )),
-            Err(error) => Err(read_error(error)),
-        }
     }
 
     async fn result(
@@ -422,14 +371,6 @@ impl Plane {
 async fn shut_down(runtime: &Runtime, closing: tokio_util::sync::CancellationToken) {
     closing.cancelled().await;
     runtime.stopped().await;
-}
-
-pub(crate) fn read_error(error: ReadError) -> ErrorObject {
-    match error {
-        ReadError::NotFound | ReadError::Terminal(_) => not_found(),
-        ReadError::Tool(error) => error,
-        ReadError::Store(error) => ErrorObject::from(&error),
-    }
 }
 
 /// `logging/setLevel`: ours when the inner server has no logging, else observed and passed on.
