@@ -22,7 +22,7 @@ use crate::{
         TaskInfo, TaskOutcome, TaskStream, refused,
     },
     runtime::{Requestor, TaskContext, TaskError},
-    task::{ErrorObject, Generation, InputKind, Permissions, RawJson, TaskId},
+    task::{Generation, InputKind, Permissions, RawJson, TaskId},
     wire::{
         envelope::Message,
         v2025_11_25::{self as g1, ClientTaskSupport, RELATED_TASK},
@@ -33,11 +33,13 @@ use crate::{
 /// [`TaskClient`](crate::client::TaskClient) drives the tasks of a server.
 ///
 /// Requests go out on the stream of the call they are made in, else on the newest `tasks/result` of the task, else on the
-/// general stream of the client's session; where there is none of these, they wait for one. They do not survive this
+/// general stream of the client's session; where there is none of these, they wait for one, and `tasks/get` tells the
+/// task as `input_required`, so that its requestor opens `tasks/result`. They do not survive this
 /// process: a body that runs again asks again. What was created keeps running at the client, and
 /// [`events`](Self::events) follows it by its id.
 ///
-/// Of the options the task preference is not used: these requests are always tasks.
+/// Of the options the task preference is not used: these requests are always tasks. Where an error's text speaks of the
+/// server, the client is meant: the driver is the client's; as a [`TaskError`] it says so.
 ///
 /// ```
 /// use mcp_tasks::{TaskContext, TaskError, TaskTool, client::{CallOptions, TaskEvent}};
@@ -227,7 +229,11 @@ impl ClientTasks {
     /// # Errors
     /// `TasksUnsupported` if the client does not declare `tasks.list`, `Protocol` for pages that never end.
     pub async fn list(&self) -> Result<Vec<TaskInfo>, TaskClientError> {
-        self.peer()?.list().await
+        let peer = self.peer()?;
+        if !self.support.list {
+            return Err(undeclared("tasks.list"));
+        }
+        peer.list().await
     }
 
     /// Cancels a task (`tasks/cancel`). If it has ended already, how it ended is returned: see its status.
@@ -235,7 +241,11 @@ impl ClientTasks {
     /// # Errors
     /// `TasksUnsupported` if the client does not declare `tasks.cancel`, `Rpc`, or what failed on the way.
     pub async fn cancel(&self, task_id: &str) -> Result<TaskInfo, TaskClientError> {
-        self.peer()?.cancel(task_id).await
+        let peer = self.peer()?;
+        if !self.support.cancel {
+            return Err(undeclared("tasks.cancel"));
+        }
+        peer.cancel(task_id).await
     }
 
     fn peer(&self) -> Result<&RemotePeer, TaskClientError> {
@@ -320,10 +330,21 @@ impl std::fmt::Debug for ClientTasks {
 /// What a body that asked its client in vain fails with.
 impl From<TaskClientError> for TaskError {
     fn from(error: TaskClientError) -> Self {
-        match error {
-            TaskClientError::Rpc(error) => error.into(),
-            other => Self::relayed(ErrorObject::internal(other.to_string())),
-        }
+        Self::internal(match error {
+            TaskClientError::Rpc(error) => return error.into(),
+            TaskClientError::Cancelled { task_id, .. } => {
+                format!("the client's task {task_id} was cancelled")
+            }
+            TaskClientError::Expired { task_id } => {
+                format!("the client's task {task_id} no longer exists: its time to live has passed")
+            }
+            TaskClientError::TransportLost { why, .. } => {
+                format!("the connection to the client was lost: {why}")
+            }
+            TaskClientError::Protocol(what) => format!("the client broke the protocol: {what}"),
+            TaskClientError::TasksUnsupported(why) => why,
+            other => other.to_string(),
+        })
     }
 }
 

@@ -235,10 +235,12 @@ impl Plane {
             .await
             .map_err(read_error)?;
         self.delivery.named(&self.runtime, session, &record);
-        Ok(Verdict::Reply(envelope::result(
-            id,
-            &g1::TaskView::of(&record),
-        )))
+        let view = g1::TaskView::of(&record);
+        let view = match self.delivery.requests.wants_stream(&task) {
+            true => view.asking(),
+            false => view,
+        };
+        Ok(Verdict::Reply(envelope::result(id, &view)))
     }
 
     async fn result(

@@ -102,6 +102,14 @@ impl Requests {
             .collect()
     }
 
+    /// Whether one on behalf of `task` waits for a stream.
+    pub(super) fn wants_stream(&self, task: &TaskId) -> bool {
+        self.unsent.load(Ordering::Acquire) > 0
+            && lock(&self.entries)
+                .values()
+                .any(|entry| entry.sent.is_none() && entry.asked.task.as_ref() == Some(task))
+    }
+
     /// Sends one on a stream, unless that was done; `false` if the stream has just closed.
     pub(super) fn send_on(&self, id: &str, outlet: &Arc<Outlet>) -> bool {
         let mut entries = lock(&self.entries);
