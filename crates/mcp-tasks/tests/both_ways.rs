@@ -24,14 +24,14 @@ use mcp_tasks::{
     store::MemoryStore,
 };
 use rmcp::{
-    ClientHandler,
+    ClientHandler, ServerHandler,
     model::{
-        CallToolRequestParams, ClientCapabilities, ClientInfo, ContentBlock,
-        CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams, ElicitResult,
-        ElicitationAction, ElicitationSchema, ErrorCode, ErrorData, Implementation,
-        SamplingMessage,
+        CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientInfo,
+        ContentBlock, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
+        ElicitResult, ElicitationAction, ElicitationSchema, ErrorCode, ErrorData, Implementation,
+        SamplingMessage, ServerCapabilities, ServerConfig,
     },
-    service::{RequestContext, RoleClient},
+    service::{RequestContext, RoleClient, RoleServer},
 };
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
@@ -551,6 +551,11 @@ async fn a_stream_that_breaks_is_no_end_the_answer_comes_and_the_rest_is_asked_o
     assert!(created["id"].is_string());
     let event = stream.last_event_id.clone();
     drop(stream);
+    // Another session cannot answer for this one.
+    let mut other = support::http::Client::new(&served.url);
+    other.initialize("2025-11-25").await;
+    let forged = json!({"jsonrpc": "2.0", "id": created["id"], "result": {"action": "cancel"}});
+    other.post(&forged).await;
     client
         .reply(&created, json!({"task": script::task("working")}))
         .await;
@@ -603,6 +608,49 @@ async fn a_task_of_the_server_is_named_and_asks_for_a_stream_where_there_is_none
     assert_eq!(result["params"], json!({"taskId": "T"}));
     client.accept(&result, "Ada").await;
     assert!(support::text(&stream.response().await["result"]).contains("Ada"));
+}
+
+/// A server whose own tool asks the client, through the task plane in front of it.
+#[derive(Clone, Default)]
+struct Asks(Arc<std::sync::OnceLock<Tasks>>);
+
+impl ServerHandler for Asks {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+    }
+
+    async fn call_tool(
+        &self,
+        _: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let tasks = self.0.get().unwrap().client_tasks_of(&context);
+        let done = act(&tasks, &json!({"do": "elicit"})).await.unwrap();
+        Ok(CallToolResult::success(vec![ContentBlock::text(done.to_string())]).into())
+    }
+}
+
+#[tokio::test]
+async fn a_tool_of_the_inner_server_asks_too() {
+    let (tasks, _reports) = server();
+    let inner = Asks::default();
+    let _ = inner.0.set(tasks.clone());
+    let host = || {
+        TaskClient::builder(Hands::default())
+            .host_with(Arc::new(MemoryStore::new()), hosting_limits())
+    };
+    let served = Served::start(&tasks, inner.clone()).await;
+    let over_http = host().http(&served.url).await.unwrap();
+    let (ours, theirs) = tokio::io::duplex(1 << 16);
+    tokio::spawn(async move { tasks.serve(inner, tokio::io::split(theirs)).await });
+    let over_pipe = host().connect(tokio::io::split(ours)).await.unwrap();
+    for client in [over_http, over_pipe] {
+        let options = CallOptions::new().task(TaskPreference::Never);
+        let call = client.call_tool_with(CallToolRequestParams::new("own"), options);
+        let result = tokio::time::timeout(PATIENCE, call).await.unwrap().unwrap();
+        let text = serde_json::to_string(&result.content).unwrap();
+        assert!(text.contains("Ada"), "{text}");
+    }
 }
 
 fn request(id: u64, method: &str, params: Value) -> Value {

@@ -34,7 +34,7 @@ impl Connection {
         params: Option<&RawValue>,
         via: Option<&Arc<str>>,
     ) -> bool {
-        if self.peer.get().is_some() && self.hosted(id, method, params) {
+        if self.hosted(id, method, params) {
             return true;
         }
         let Some(kind) = QuestionKind::of(method) else {

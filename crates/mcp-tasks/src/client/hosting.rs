@@ -12,11 +12,13 @@ use rmcp::{
     service::RequestContext,
 };
 use serde_json::{Map, Value, json, value::RawValue};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     TaskClientError,
     connection::Connection,
+    link::{Kind as LinkKind, Outgoing},
     questions::{Answer, Kind, Question},
 };
 use crate::{
@@ -40,6 +42,10 @@ use crate::{
 
 /// How many `tasks/result` of the server may wait at a time.
 const MAX_WAITING: usize = 1024;
+/// How many of its requests are worked on at a time, those among them.
+const MAX_SERVED: usize = 2048;
+/// How soon rmcp's side of the connection is looked for again, while it is not there yet.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// What a client needs to host tasks.
 pub(super) struct Hosting {
@@ -49,6 +55,7 @@ pub(super) struct Hosting {
     declared: OnceLock<Declared>,
     /// Requests of the server that wait for a result, by their ids (JSON text).
     waiting: Mutex<HashMap<Arc<str>, CancellationToken>>,
+    serving: Arc<Semaphore>,
     teller: Arc<Teller>,
 }
 
@@ -98,6 +105,7 @@ impl Hosting {
             owner: Owner::principal(format!("server:{server}")),
             declared: OnceLock::new(),
             waiting: Mutex::default(),
+            serving: Arc::new(Semaphore::new(MAX_SERVED)),
             teller,
         })
     }
@@ -266,12 +274,16 @@ async fn ask(
     cx: TaskContext,
     params: &RawJson,
 ) -> Result<RawJson, TaskError> {
-    let there = connection.upgrade().and_then(|connection| {
-        let peer = connection.peer.get().cloned()?;
-        Some((connection.answerer.clone(), peer))
-    });
-    let Some((answerer, peer)) = there else {
-        return Err(TaskError::internal("the client is closed"));
+    let (answerer, peer) = loop {
+        let Some(connection) = connection.upgrade() else {
+            return Err(TaskError::internal("the client is closed"));
+        };
+        if let Some(peer) = connection.peer.get() {
+            break (connection.answerer.clone(), peer.clone());
+        }
+        // A server may ask as soon as the handshake is over for it.
+        drop(connection);
+        tokio::time::sleep(LOOK_AGAIN).await;
     };
     let meta = cx.request().meta.as_ref();
     let question = Question {
@@ -315,9 +327,18 @@ impl Connection {
             None if method.starts_with("tasks/") => None,
             _ => return false,
         };
+        let Ok(served) = hosting.serving.clone().try_acquire_owned() else {
+            let busy = ErrorObject::new(INTERNAL_ERROR, "too many requests at a time");
+            self.link.send_best_effort(Outgoing {
+                bytes: envelope::error(Some(id), &busy).into(),
+                kind: LinkKind::Other,
+            });
+            return true;
+        };
         let (connection, id) = (self.clone(), id.to_owned());
         let (method, params) = (method.to_owned(), params.map(ToOwned::to_owned));
         tokio::spawn(async move {
+            let _served = served;
             let stop = connection.stop.clone();
             let serving = connection.serve_hosted(&id, &method, params.as_deref(), kind);
             tokio::select! { () = serving => {}, () = stop.cancelled() => {} }

@@ -6,7 +6,10 @@ use std::sync::{Arc, Weak};
 use async_trait::async_trait;
 #[allow(deprecated)] // by rmcp, for revisions after 2026-07-28
 use rmcp::model::{CreateMessageRequestParams, CreateMessageResult};
-use rmcp::model::{ElicitRequestParams, ElicitResult};
+use rmcp::{
+    model::{ElicitRequestParams, ElicitResult},
+    service::{RequestContext, RoleServer},
+};
 use serde_json::{Value, json, value::RawValue};
 use tokio_util::sync::CancellationToken;
 
@@ -15,6 +18,7 @@ use super::{
     delivery::Delivery,
     plane::Plane,
     requests::{Asked, Asking},
+    session::CameIn,
 };
 use crate::{
     client::{
@@ -91,6 +95,23 @@ impl Tasks {
     /// client's session.
     pub fn client_tasks(&self, requestor: &Requestor) -> ClientTasks {
         ClientTasks::new(&self.plane, requestor, None)
+    }
+}
+
+impl Tasks {
+    /// The same for a request that the inner server handles, such as a call of a tool of its own. What is asked goes out
+    /// on the general stream of the client's session.
+    pub fn client_tasks_of(&self, context: &RequestContext<RoleServer>) -> ClientTasks {
+        let came_in = context.extensions.get::<CameIn>().cloned();
+        #[cfg(feature = "http")]
+        let came_in = came_in.or_else(|| {
+            let parts = context.extensions.get::<http::request::Parts>()?;
+            parts.extensions.get::<CameIn>().cloned()
+        });
+        match came_in.and_then(|CameIn(key)| self.plane.sessions.get(&key)) {
+            Some(session) => self.client_tasks(&session.requestor()),
+            None => ClientTasks::none("its request came without a session"),
+        }
     }
 }
 

@@ -422,6 +422,7 @@ impl Delivery {
     }
 
     /// Sends a notification of ours to the client of `session` where a request would go, or drops it.
+    #[cfg(feature = "client")]
     pub(crate) fn tell(&self, session: &Arc<str>, task: Option<&TaskId>, message: Vec<u8>) {
         if let Target::Stream(outlet) = self.request_target(session, task) {
             outlet.send(message);

@@ -1,5 +1,6 @@
 //! Requests of ours to a client, from their sending to their answer. They live in this process: whoever made one waits
 //! for it, and makes it again where that is allowed.
+#![cfg_attr(not(feature = "client"), allow(dead_code))]
 
 use std::{
     collections::HashMap,
@@ -34,6 +35,8 @@ pub(crate) trait Asking: Send + Sync {
     fn told(&self, method: &str, params: Option<&RawValue>) -> bool;
 }
 
+type Asks = Vec<Arc<dyn Asking>>;
+
 /// A request to be made.
 pub(crate) struct Asked {
     pub(crate) asking: Arc<dyn Asking>,
@@ -57,7 +60,7 @@ pub(crate) struct Requests {
     entries: Mutex<HashMap<Arc<str>, Entry>>,
     /// How many of them have not been sent: most of the time none.
     unsent: AtomicUsize,
-    asking: Mutex<HashMap<Arc<str>, Vec<Arc<dyn Asking>>>>,
+    asking: Mutex<HashMap<Arc<str>, Asks>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -37,6 +37,11 @@ pub(crate) struct SessionFacts {
     pub(crate) inner_logging: bool,
 }
 
+/// Put into the extensions of what goes on to the inner server: the session it came in.
+#[derive(Debug, Clone)]
+#[cfg_attr(not(feature = "client"), allow(dead_code))]
+pub(crate) struct CameIn(pub(crate) Arc<str>);
+
 /// One client connection.
 pub(crate) struct Session {
     pub(crate) key: Arc<str>,

@@ -8,6 +8,7 @@ use std::{
 
 use rmcp::{
     RoleServer, ServerHandler,
+    model::{GetExtensions, JsonRpcMessage},
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
@@ -23,7 +24,7 @@ use super::{
     outlet::Outlet,
     patch::{self, ClientFacts},
     plane::{Carrier, Pending, Plane, Verdict},
-    session::Session,
+    session::{CameIn, Session},
 };
 use crate::{
     runtime::BuildError,
@@ -340,7 +341,7 @@ impl Connection {
             Message::Request { id, .. } => (Some(*id), true),
             _ => (None, false),
         };
-        let typed = match serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(line) {
+        let mut typed = match serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(line) {
             Ok(typed) => typed,
             Err(e) => {
                 if is_request {
@@ -355,6 +356,10 @@ impl Connection {
                 return false;
             }
         };
+        if let (Era::Session, JsonRpcMessage::Request(request)) = (era, &mut typed) {
+            let session = CameIn(self.session.key.clone());
+            request.request.extensions_mut().insert(session);
+        }
         if let (false, Message::Notification { method, params }) = (is_request, message)
             && method == "notifications/cancelled"
             && let Some(id) = cancelled_request(*params)
