@@ -38,6 +38,9 @@ pub mod store;
 pub mod task;
 pub mod wire;
 
+/// rmcp's configuration of the inner HTTP service.
+#[cfg(feature = "http")]
+pub use rmcp::transport::StreamableHttpServerConfig;
 pub use runtime::{
     BuildError, CreateContext, CreatedTask, Elicitation, InputError, Json, Limits, LogLevel,
     PollContext, Question, Recovery, Runtime, TaskContext, TaskError, TaskHandle, TaskOptions,

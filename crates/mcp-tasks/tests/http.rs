@@ -719,7 +719,24 @@ async fn shutdown_answers_the_waiting_and_refuses_the_new() {
     let id = client.create("held", json!({})).await["taskId"].clone();
     gates.wait_started().await;
     let mut events = client.open("tasks/result", json!({"taskId": id})).await;
+    let mut call = client
+        .open(
+            "tools/call",
+            json!({"name": "held_optional", "arguments": {}}),
+        )
+        .await;
+    let mut staged = client
+        .open(
+            "tools/call",
+            json!({"name": "staged", "arguments": {}, "task": {}}),
+        )
+        .await;
+    staged.method("elicitation/create").await;
+    gates.wait_started().await;
     tasks.shutdown(std::time::Duration::ZERO).await;
+    for waiting in [&mut call, &mut staged] {
+        assert_eq!(code(&waiting.response().await), -32603);
+    }
     let answer = events.response().await;
     assert_eq!(code(&answer), -32603);
     assert!(

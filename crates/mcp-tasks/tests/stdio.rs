@@ -995,6 +995,29 @@ async fn the_server_ends_with_its_input() {
     );
 }
 
+// `printf … | server`: what was begun is answered, by us as by the inner server.
+#[tokio::test]
+async fn plain_calls_are_finished_when_the_input_ends() {
+    let (mut pipe, gates, _tasks) = pipe().await;
+    let greet = pipe
+        .begin(
+            "tools/call",
+            json!({"name": "greet", "arguments": {"name": "Ada"}}),
+        )
+        .await;
+    let held = pipe
+        .begin(
+            "tools/call",
+            json!({"name": "held_optional", "arguments": {}}),
+        )
+        .await;
+    gates.wait_started().await;
+    pipe.end_input().await;
+    gates.go.add_permits(1);
+    assert_eq!(text(&pipe.answer(greet).await["result"]), "Hello, Ada!");
+    assert_eq!(text(&pipe.answer(held).await["result"]), "held {}");
+}
+
 // F-18, F-23 on one process: an open question is put to the connection that comes next.
 #[tokio::test]
 async fn an_open_question_follows_its_owner_to_a_new_connection() {

@@ -7,14 +7,14 @@ use rmcp::{
     model::{ErrorCode, ErrorData, RequestId},
     service::{RequestContext, RoleClient},
 };
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     backoff::Backoff,
     connection::Connection,
     desk::Arrival,
-    link::{Kind, LostKind, Outgoing},
+    link::{Kind, Lost, LostKind, Outgoing},
     questions::{Answer, Kind as QuestionKind, Question},
 };
 use crate::{
@@ -40,6 +40,12 @@ impl Connection {
         let Some(kind) = QuestionKind::of(method) else {
             return false;
         };
+        let mut question = Question::read(kind, params);
+        let declared = self.declared.get().unwrap_or(&Value::Null);
+        if let Err(error) = question.declared(declared) {
+            self.refuse(id.get().into(), error);
+            return true;
+        }
         let Some(peer) = self.peer.get() else {
             return false;
         };
@@ -47,7 +53,6 @@ impl Connection {
             return false;
         };
         let stream = self.stream_of(via);
-        let mut question = Question::read(kind, params);
         if let Some(task) = stream.clone().flatten() {
             question.related.get_or_insert(task);
         }
@@ -58,13 +63,14 @@ impl Connection {
         let task = question.related.clone();
         match self.desk.arrived(&id, task.as_deref(), &question, via) {
             Arrival::Joined => tracing::debug!(id = &*id, "a question that is being asked already"),
-            Arrival::Known(answer) => {
-                tokio::spawn(self.clone().answer(vec![id], answer, None));
-            }
-            Arrival::Busy => {
-                let busy =
-                    ErrorData::new(ErrorCode::INTERNAL_ERROR, "too many open questions", None);
-                tokio::spawn(self.clone().answer(vec![id], Answer::Error(busy), None));
+            Arrival::Known { number, answer } => self.answer_soon(id, answer, Some(number)),
+            Arrival::Busy => self.refuse(id, internal("too many open questions")),
+            Arrival::Endless => {
+                let why = "the server asks the same question again and again";
+                self.refuse(id, internal(why));
+                if let Some(task) = &task {
+                    self.give_up(task, &Lost::new(LostKind::Protocol, true, why));
+                }
             }
             Arrival::Ask { number, cancel } => {
                 let context = RequestContext::new(request_id, peer.clone());
@@ -72,6 +78,24 @@ impl Connection {
             }
         }
         true
+    }
+
+    fn refuse(self: &Arc<Self>, id: Arc<str>, error: ErrorData) {
+        self.answer_soon(id, Answer::Error(error), None);
+    }
+
+    /// Answers without holding up whoever reads. A server that asks and never reads is not answered for ever.
+    fn answer_soon(self: &Arc<Self>, id: Arc<str>, answer: Answer, number: Option<u64>) {
+        let Ok(permit) = self.answering.clone().try_acquire_owned() else {
+            return tracing::warn!(
+                "a question is left alone: the server does not take our answers"
+            );
+        };
+        let answering = self.clone().answer(vec![id], answer, number);
+        tokio::spawn(async move {
+            answering.await;
+            drop(permit);
+        });
     }
 
     async fn ask(
@@ -142,6 +166,10 @@ impl Connection {
             }
         }
     }
+}
+
+fn internal(why: &'static str) -> ErrorData {
+    ErrorData::new(ErrorCode::INTERNAL_ERROR, why, None)
 }
 
 fn error_object(error: &ErrorData) -> ErrorObject {

@@ -12,11 +12,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    TaskClient, TaskClientError, TaskInfo,
+    Endpoint, TaskClient, TaskClientError, TaskInfo,
     connection::Connection,
     hosting::Hosting,
     link::{
-        Inbound, Link,
+        Inbound, Link, MAX_MESSAGE,
         http::{self as http_link, HttpSettings, TokenSource},
         lines,
     },
@@ -35,6 +35,8 @@ pub(super) struct Settings {
     pub(super) request_timeout: Duration,
     pub(super) max_outage: Option<Duration>,
     pub(super) on_status: Option<StatusCallback>,
+    pub(super) max_message: usize,
+    pub(super) endpoint: Endpoint,
 }
 
 /// Builds a [`TaskClient`]; made by [`TaskClient::builder`].
@@ -58,6 +60,8 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
                 request_timeout: Duration::from_secs(60),
                 max_outage: Some(Duration::from_secs(600)),
                 on_status: None,
+                max_message: MAX_MESSAGE,
+                endpoint: Endpoint::Streams,
             },
             headers: HeaderMap::new(),
             token: None,
@@ -117,11 +121,27 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
     /// `basic/utilities/tasks`, Client Capabilities). What the handler's [`RequestContext`](rmcp::service::RequestContext)
     /// calls the request's id is the task's; its token is cancelled with the task.
     ///
-    /// The tasks belong to the server: over HTTP to its URL, so that they are there again after a restart on the same
-    /// store; else to this connection. A question that was open when the client ended has failed.
+    /// The tasks belong to the server, which is known by its URL, its command or the name given with
+    /// [`endpoint`](Self::endpoint), so that they are there again after a restart on the same store; without any of
+    /// these they belong to this connection. A question that was open when the client ended has failed.
     #[must_use]
     pub fn host_with(mut self, store: Arc<dyn TaskStore>, limits: Limits) -> Self {
         self.host = Some((store, limits));
+        self
+    }
+
+    /// The most bytes that one message of the server may have; a longer one is not kept, and whoever waits for it gets
+    /// [`TooLarge`](TaskClientError::TooLarge). A list of several pages counts as one message. Default 64 MiB.
+    #[must_use]
+    pub fn max_message_size(mut self, bytes: usize) -> Self {
+        self.settings.max_message = bytes;
+        self
+    }
+
+    /// What tickets call this server, instead of its URL or command: useful where those differ from process to process.
+    #[must_use]
+    pub fn endpoint(mut self, name: impl Into<String>) -> Self {
+        self.settings.endpoint = Endpoint::Named(name.into());
         self
     }
 
@@ -175,8 +195,11 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let (reader, writer) = io;
-        self.open(None, |inbound, stop| {
-            Ok(Box::new(lines::start(reader, writer, None, inbound, stop)))
+        let limit = self.settings.max_message;
+        self.open(|inbound, stop| {
+            Ok(Box::new(lines::start(
+                reader, writer, None, limit, inbound, stop,
+            )))
         })
         .await
     }
@@ -186,7 +209,13 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
     ///
     /// # Errors
     /// `Spawn` if it cannot be started, else as [`connect`](Self::connect).
-    pub async fn child(self, mut command: Command) -> Result<TaskClient, TaskClientError> {
+    pub async fn child(mut self, mut command: Command) -> Result<TaskClient, TaskClientError> {
+        let run = command.as_std();
+        let words = std::iter::once(run.get_program()).chain(run.get_args());
+        let words = words.map(|word| word.to_string_lossy().into_owned());
+        let endpoint = Endpoint::Command(words.collect());
+        self.connects_to(endpoint);
+        let limit = self.settings.max_message;
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -197,11 +226,12 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
                 "the process has no stdio",
             )));
         };
-        self.open(None, |inbound, stop| {
+        self.open(|inbound, stop| {
             Ok(Box::new(lines::start(
                 reader,
                 writer,
                 Some(child),
+                limit,
                 inbound,
                 stop,
             )))
@@ -223,6 +253,11 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
         let Some(url) = parsed else {
             return Err(TaskClientError::Config(format!("{url:?} is no HTTP URL")));
         };
+        let mut public = url.clone();
+        let _ = public.set_username("");
+        let _ = public.set_password(None);
+        public.set_fragment(None);
+        self.connects_to(Endpoint::Url(public.into()));
         let client = match self.http_client.take() {
             Some(client) => client,
             None => reqwest::Client::builder()
@@ -232,23 +267,25 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
                 .build()
                 .map_err(|error| TaskClientError::Config(error.to_string()))?,
         };
-        let server = url.to_string();
         let settings = HttpSettings {
             client,
             url,
             headers: std::mem::take(&mut self.headers),
             token: self.token.take(),
+            max_message: self.settings.max_message,
         };
-        self.open(Some(server), |inbound, stop| {
-            Ok(Box::new(http_link::start(settings, inbound, stop)))
-        })
-        .await
+        self.open(|inbound, stop| Ok(Box::new(http_link::start(settings, inbound, stop))))
+            .await
     }
 
-    /// `server` is the name of the server, if it has one that lasts.
+    fn connects_to(&mut self, endpoint: Endpoint) {
+        if !matches!(self.settings.endpoint, Endpoint::Named(_)) {
+            self.settings.endpoint = endpoint;
+        }
+    }
+
     async fn open(
         self,
-        server: Option<String>,
         link: impl FnOnce(
             mpsc::Sender<Inbound>,
             CancellationToken,
@@ -267,8 +304,7 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
         let link = link(inbound, stop.clone())?;
         let connection = Arc::new(Connection::new(link, self.settings, answerer, stop.clone()));
         if let Some((store, limits)) = self.host {
-            let server = server.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
-            let hosting = Hosting::new(store, limits, &server, &connection)?;
+            let hosting = Hosting::new(store, limits, &connection)?;
             let _ = connection.hosting.set(hosting);
         }
         let (to_rmcp, incoming) = mpsc::channel(64);

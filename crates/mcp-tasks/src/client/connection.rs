@@ -34,6 +34,8 @@ use crate::{
 
 /// How many announcements about tasks that nobody follows are kept.
 const OVERHEARD: usize = 64;
+/// The longest of them; one that is not kept will be polled.
+const OVERHEARD_BYTES: usize = 64 << 10;
 
 pub(super) struct Pending {
     reply: oneshot::Sender<Reply>,
@@ -55,6 +57,10 @@ pub(super) struct Connection {
     pub(super) settings: Settings,
     pub(super) desk: Desk,
     pub(super) answerer: Arc<dyn Answerer>,
+    /// The capabilities that we declared.
+    pub(super) declared: OnceLock<Value>,
+    /// How many recorded answers and refusals may be on their way.
+    pub(super) answering: Arc<tokio::sync::Semaphore>,
     /// Cancelled when the client is closed or dropped, or the server is gone.
     pub(super) stop: CancellationToken,
     /// Why the server is gone, if it is.
@@ -66,6 +72,8 @@ pub(super) struct Connection {
     pub(super) tools: Tools,
     /// The tasks that are hosted here for the server, if any are.
     pub(super) hosting: OnceLock<Hosting>,
+    /// Tells our progress tokens from those of other clients, whose tasks we may go on with.
+    pub(super) nonce: String,
     next: AtomicU64,
     tables: Mutex<Tables>,
 }
@@ -91,6 +99,8 @@ impl Connection {
             settings,
             desk: Desk::default(),
             answerer,
+            declared: OnceLock::new(),
+            answering: Arc::new(tokio::sync::Semaphore::new(256)),
             stop,
             gone: OnceLock::new(),
             peer: OnceLock::new(),
@@ -98,6 +108,7 @@ impl Connection {
             server: OnceLock::new(),
             tools: Tools::default(),
             hosting: OnceLock::new(),
+            nonce: uuid::Uuid::new_v4().simple().to_string()[..8].to_owned(),
             next: AtomicU64::new(1),
             tables: Mutex::default(),
         }
@@ -209,6 +220,22 @@ impl Connection {
         self.settle(number, Reply::Lost(lost));
     }
 
+    /// Ends every `tasks/result` of a task that is under way.
+    pub(super) fn give_up(&self, task: &str, lost: &Lost) {
+        let of_task = |pending: &Pending| pending.task.as_deref() == Some(task);
+        let numbers: Vec<u64> = {
+            let tables = self.tables();
+            let pending = tables.pending.iter();
+            pending
+                .filter(|(_, pending)| of_task(pending))
+                .map(|(number, _)| *number)
+                .collect()
+        };
+        for number in numbers {
+            self.lost(number, lost.clone());
+        }
+    }
+
     /// Hands a response to whoever asked; `false` if it was none of us.
     pub(super) fn respond(&self, message: &Message<'_>, via: Option<&Arc<str>>) -> bool {
         let (number, reply) = match message {
@@ -286,6 +313,10 @@ impl Connection {
         tables
             .overheard
             .retain(|known| known.task_id != info.task_id);
+        let message = info.status_message.as_ref().map_or(0, String::len);
+        if message + info.task_id.len() > OVERHEARD_BYTES {
+            return;
+        }
         if tables.overheard.len() >= OVERHEARD {
             tables.overheard.pop_front();
         }

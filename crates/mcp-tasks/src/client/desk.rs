@@ -5,6 +5,7 @@
 
 use std::{
     collections::VecDeque,
+    hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -18,10 +19,16 @@ use crate::wire::v2025_11_25::INPUT_META;
 const REMEMBERED: usize = 1024;
 /// How many may be open at a time.
 const OPEN: usize = 256;
+/// How many request ids of one question are answered.
+const WAITING: usize = 64;
+/// How many streams are remembered that a question came on.
+const STREAMS: usize = 16;
+/// How often the very same question of a task is taken before the server is taken for broken.
+const SAME: u32 = 1000;
 
 /// What a repeat is recognised by.
 #[derive(Debug, Clone, PartialEq)]
-enum Key {
+pub(super) enum Key {
     Named(String),
     Params(Kind, Map<String, Value>),
 }
@@ -33,6 +40,13 @@ impl Key {
             None => Self::Params(question.kind, question.params.clone()),
         }
     }
+}
+
+/// A question and what was answered, for a ticket.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Recorded {
+    pub(super) key: Key,
+    pub(super) answer: Answer,
 }
 
 #[derive(Debug)]
@@ -63,12 +77,14 @@ pub(super) enum Arrival {
         number: u64,
         cancel: CancellationToken,
     },
-    /// Answer with this.
-    Known(Answer),
+    /// Answer with this, then call [`Desk::taken`] with the number.
+    Known { number: u64, answer: Answer },
     /// Nothing: it is being asked, and this id will be answered too.
     Joined,
     /// Refuse: too many are open.
     Busy,
+    /// Refuse: the same question has come too often.
+    Endless,
 }
 
 /// The questions that are open or remembered.
@@ -79,6 +95,41 @@ pub(super) struct Desk(Mutex<Entries>);
 struct Entries {
     next: u64,
     list: VecDeque<Entry>,
+    /// How often each question came, by its hash; the latest last.
+    tally: VecDeque<(u64, u32)>,
+}
+
+impl Entries {
+    /// Drops the oldest answer if there is no room for another question.
+    fn make_room(&mut self) {
+        let answered = |entry: &Entry| matches!(entry.state, State::Answered(_));
+        if self.list.len() >= REMEMBERED
+            && let Some(oldest) = self.list.iter().position(answered)
+        {
+            self.list.remove(oldest);
+        }
+    }
+
+    /// Counts a question; how often it came.
+    fn count(&mut self, task: Option<&str>, key: &Key) -> u32 {
+        let mut hasher = DefaultHasher::new();
+        task.hash(&mut hasher);
+        match key {
+            Key::Named(key) => key.hash(&mut hasher),
+            Key::Params(kind, params) => {
+                (kind.method(), serde_json::to_vec(params).ok()).hash(&mut hasher);
+            }
+        }
+        let hash = hasher.finish();
+        let known = self.tally.iter().position(|(known, _)| *known == hash);
+        let before = known.and_then(|at| self.tally.remove(at));
+        if self.tally.len() >= REMEMBERED {
+            self.tally.pop_front();
+        }
+        let count = before.map_or(0, |(_, count)| count).saturating_add(1);
+        self.tally.push_back((hash, count));
+        count
+    }
 }
 
 impl Desk {
@@ -96,6 +147,9 @@ impl Desk {
     ) -> Arrival {
         let key = Key::of(question);
         let mut entries = self.lock();
+        if entries.count(task, &key) > SAME {
+            return Arrival::Endless;
+        }
         let again = |entry: &&mut Entry| {
             if let State::Asking { waiting, .. } = &entry.state
                 && waiting.contains(id)
@@ -108,11 +162,23 @@ impl Desk {
                 || !entry.streams.iter().any(|seen| seen.as_ref() == stream))
         };
         if let Some(entry) = entries.list.iter_mut().find(again) {
-            entry.streams.push(stream.cloned());
+            if !entry.streams.iter().any(|seen| seen.as_ref() == stream) {
+                if entry.streams.len() >= STREAMS {
+                    entry.streams.remove(0);
+                }
+                entry.streams.push(stream.cloned());
+            }
             return match &mut entry.state {
-                State::Answered(answer) => Arrival::Known(answer.clone()),
+                State::Answered(answer) => Arrival::Known {
+                    number: entry.number,
+                    answer: answer.clone(),
+                },
                 State::Asking { waiting, .. } => {
                     if !waiting.contains(id) {
+                        // The oldest sending is the likeliest to be forgotten.
+                        if waiting.len() >= WAITING {
+                            waiting.remove(0);
+                        }
                         waiting.push(id.clone());
                     }
                     Arrival::Joined
@@ -123,11 +189,7 @@ impl Desk {
         if entries.list.iter().filter(asking).count() >= OPEN {
             return Arrival::Busy;
         }
-        if entries.list.len() >= REMEMBERED
-            && let Some(oldest) = entries.list.iter().position(|entry| !asking(&entry))
-        {
-            entries.list.remove(oldest);
-        }
+        entries.make_room();
         entries.next += 1;
         let (number, cancel) = (entries.next, CancellationToken::new());
         entries.list.push_back(Entry {
@@ -181,6 +243,49 @@ impl Desk {
         found
     }
 
+    /// What was answered to the task's questions and may be asked again.
+    pub(super) fn recorded(&self, task: &str) -> Vec<Recorded> {
+        let entries = self.lock();
+        let of_task = entries
+            .list
+            .iter()
+            .filter(|entry| entry.task.as_deref() == Some(task));
+        let answered = of_task.filter_map(|entry| match &entry.state {
+            State::Answered(answer) => Some(Recorded {
+                key: entry.key.clone(),
+                answer: answer.clone(),
+            }),
+            State::Asking { .. } => None,
+        });
+        answered.collect()
+    }
+
+    /// Remembers what another client answered; the latest, if that is too much.
+    pub(super) fn restore(
+        &self,
+        task: &str,
+        recorded: impl DoubleEndedIterator<Item = Recorded> + ExactSizeIterator,
+    ) {
+        let mut entries = self.lock();
+        let too_many = recorded.len().saturating_sub(REMEMBERED / 2);
+        for Recorded { key, answer } in recorded.skip(too_many) {
+            let known = |entry: &Entry| entry.task.as_deref() == Some(task) && entry.key == key;
+            if entries.list.iter().any(known) {
+                continue;
+            }
+            entries.make_room();
+            entries.next += 1;
+            let number = entries.next;
+            entries.list.push_back(Entry {
+                number,
+                task: Some(task.to_owned()),
+                key,
+                streams: Vec::new(),
+                state: State::Answered(answer),
+            });
+        }
+    }
+
     /// The task has ended: nobody wants its answers any more.
     pub(super) fn forget(&self, task: &str) {
         self.lock().list.retain(|entry| {
@@ -194,11 +299,14 @@ impl Desk {
 
     /// The client is closing: every handler that is still at it is told.
     pub(super) fn cancel_all(&self) {
-        for entry in self.lock().list.drain(..) {
-            if let State::Asking { cancel, .. } = entry.state {
+        // What was answered is kept: a ticket may still be wanted.
+        self.lock().list.retain(|entry| match &entry.state {
+            State::Asking { cancel, .. } => {
                 cancel.cancel();
+                false
             }
-        }
+            State::Answered(_) => true,
+        });
     }
 }
 
@@ -241,7 +349,9 @@ mod tests {
         let answer = Answer::Result(json!({"action": "decline"}));
         assert_eq!(desk.answered(number, &answer), [id("2")]);
         desk.taken(number);
-        let Arrival::Known(known) = desk.arrived(&id("3"), Some("t"), &question, None) else {
+        let Arrival::Known { answer: known, .. } =
+            desk.arrived(&id("3"), Some("t"), &question, None)
+        else {
             panic!("recorded")
         };
         assert_eq!(known, answer);

@@ -1,6 +1,9 @@
 //! One call from its start to its end: made as a task or plainly, then followed (wire notes: "Reading as a client").
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use rmcp::model::CallToolRequestParams;
 use serde_json::{Value, json};
@@ -10,7 +13,7 @@ use tokio::{
 };
 
 use super::{
-    CallOptions, TaskClientError, TaskEvent, TaskInfo, TaskPreference,
+    CallOptions, RemoteTask, TaskClientError, TaskEvent, TaskInfo, TaskPreference,
     backoff::Backoff,
     connection::Connection,
     follow::Follow,
@@ -53,13 +56,14 @@ pub(super) async fn drive<R: TaskOutcome>(
     start: Start,
     options: CallOptions,
     events: mpsc::Sender<TaskEvent<R>>,
+    handle: Arc<OnceLock<RemoteTask>>,
 ) {
     let deadline = options
         .deadline
         .and_then(|after| Instant::now().checked_add(after));
     let mut task = None;
     let ended = guarded(&connection, &events, deadline, async {
-        run(&connection, start, &options, &events, &mut task).await
+        run(&connection, start, &options, &events, &mut task, &handle).await
     })
     .await;
     let last = match ended {
@@ -131,7 +135,9 @@ async fn run<R: TaskOutcome>(
     options: &CallOptions,
     events: &mpsc::Sender<TaskEvent<R>>,
     task: &mut Option<String>,
+    handle: &OnceLock<RemoteTask>,
 ) -> Outcome<R> {
+    let mut tool = None;
     let (method, params, augmented, mut feed) = match start {
         Start::Task { id, existed, token } => {
             *task = Some(id.clone());
@@ -145,6 +151,7 @@ async fn run<R: TaskOutcome>(
             (method, params, true, feed)
         }
         Start::Call(params) => {
+            tool = Some(params.name.to_string());
             let params = serde_json::to_value(params).unwrap_or_default();
             let (mut params, feed) = prepare(connection, params);
             let augmented = augment(connection, &mut params, options).await?;
@@ -164,6 +171,14 @@ async fn run<R: TaskOutcome>(
         Begun::Task(info) => info,
     };
     *task = Some(info.task_id.clone());
+    if let Some(tool) = tool {
+        let remote = RemoteTask::new(connection.clone(), &info.task_id, options.clone()).made(
+            Some(info.clone()),
+            Some(&tool),
+            Some(&feed.token),
+        );
+        let _ = handle.set(remote);
+    }
     let _ = events.send(TaskEvent::Created(info.clone())).await;
     Follow::new(connection, Ok(info), true, options, events, Some(feed))
         .run()
@@ -177,7 +192,7 @@ fn prepare(connection: &Arc<Connection>, mut params: Value) -> (Value, ProgressF
     }
     let token = &mut params["_meta"]["progressToken"];
     if token.is_null() {
-        *token = json!(format!("tc:{}", connection.number()));
+        *token = json!(format!("tc:{}:{}", connection.nonce, connection.number()));
     }
     let feed = connection.follow_progress(token.to_string());
     (params, feed)

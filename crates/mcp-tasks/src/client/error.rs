@@ -78,6 +78,16 @@ pub enum TaskClientError {
     /// A task was insisted on, but the server answered at once with the result, which is this.
     #[error("the server answered with the result instead of a task")]
     Immediate(Box<CallToolResult>),
+    /// A message of the server has more bytes than we take
+    /// ([`TaskClientBuilder::max_message_size`](super::TaskClientBuilder::max_message_size)).
+    #[error("the server sent more than {limit} bytes in one message")]
+    TooLarge {
+        /// The limit.
+        limit: usize,
+    },
+    /// A [`Ticket`](super::Ticket) cannot be read, or is for another server.
+    #[error("the ticket is of no use: {0}")]
+    Ticket(String),
     /// The server said something that the protocol does not allow.
     #[error("the server broke the protocol: {0}")]
     Protocol(String),
@@ -111,6 +121,7 @@ impl TaskClientError {
         match lost.kind {
             LostKind::Unauthorized(status) => Self::Unauthorized { status },
             LostKind::Protocol => Self::Protocol(lost.why),
+            LostKind::TooLarge(limit) => Self::TooLarge { limit },
             LostKind::Refused(status) => Self::Refused {
                 status,
                 why: lost.why,

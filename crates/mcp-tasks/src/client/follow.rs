@@ -15,7 +15,7 @@ use super::{
     backoff::Backoff,
     connection::Connection,
     drive::{at, cancelled, other_task},
-    info::TaskOutcome,
+    info::{TaskOutcome, protocol},
     link::{Lost, LostKind},
     waiting::{Abandon, InFlight, ProgressFeed, Reply, Watch},
 };
@@ -25,8 +25,12 @@ use crate::wire::error::REQUEST_CANCELLED;
 const ERROR_ANSWERS: u32 = 8;
 /// How often `tasks/result` of a *completed* task may be refused.
 const RESULT_ERRORS: u32 = 3;
+/// How often a task that had ended may be told to go on: once may be a replica that is behind.
+const WENT_BACK: u32 = 2;
 /// A `tasks/result` that was open this long did work, even if nothing came on it: some servers end streams early.
 const SETTLED: Duration = Duration::from_secs(10);
+/// A floor below this is none.
+const LEAST_FLOOR: Duration = Duration::from_millis(10);
 /// The longest wait between two polls; beyond it a clock would overflow.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(86_400);
 
@@ -47,6 +51,8 @@ pub(super) struct Follow<'a, R> {
     progress: Option<ProgressFeed>,
     poll: Option<(InFlight, Instant)>,
     poll_due: Option<Instant>,
+    /// When the last poll was sent.
+    polled_at: Option<Instant>,
     result: Option<InFlight>,
     result_due: Option<Instant>,
     result_opened: Option<Instant>,
@@ -55,6 +61,9 @@ pub(super) struct Follow<'a, R> {
     /// What `tasks/result` said, until a poll has told whether that was the task's end.
     verdict: Option<ErrorData>,
     result_errors: u32,
+    /// The end that `tasks/get` told of, and how often it told of something else later.
+    end: Option<TaskStatus>,
+    went_back: u32,
     backoff: Backoff,
     result_backoff: Backoff,
     outage: Option<Instant>,
@@ -98,17 +107,23 @@ impl<'a, R: TaskOutcome> Follow<'a, R> {
             existed,
             found: false,
             missed: false,
-            floor: options.poll_floor.unwrap_or(settings.poll_floor),
+            floor: options
+                .poll_floor
+                .unwrap_or(settings.poll_floor)
+                .max(LEAST_FLOOR),
             max_outage: options.max_outage.unwrap_or(settings.max_outage),
             progress,
             poll: None,
             poll_due: None,
+            polled_at: None,
             result: None,
             result_due: None,
             result_opened: None,
             result_stale: None,
             verdict: None,
             result_errors: 0,
+            end: None,
+            went_back: 0,
             backoff: Backoff::usual(),
             result_backoff: Backoff::usual(),
             outage: None,
@@ -138,7 +153,9 @@ impl<'a, R: TaskOutcome> Follow<'a, R> {
             let ended = match self.wake().await {
                 Woke::PollDue => {
                     self.poll_due = None;
-                    let late = Instant::now() + self.connection.settings.request_timeout;
+                    let now = Instant::now();
+                    self.polled_at = Some(now);
+                    let late = now + self.connection.settings.request_timeout;
                     self.poll = Some((self.ask("tasks/get", None, Abandon::Silently).await, late));
                     None
                 }
@@ -299,16 +316,29 @@ impl<'a, R: TaskOutcome> Follow<'a, R> {
         self.error_answers = 0;
         self.backoff.reset();
         let status = info.status;
+        match self.end {
+            Some(end) if !status.is_terminal() => {
+                self.went_back += 1;
+                if self.went_back >= WENT_BACK {
+                    let what = format!("task {} was {end}, and now it is {status}", self.id);
+                    return Err(protocol(what));
+                }
+            }
+            _ => self.end = Some(status).filter(|status| status.is_terminal()),
+        }
         if let Some(verdict) = self.verdict.take() {
             self.result_errors += 1;
             match status {
-                TaskStatus::Failed if verdict.code != ErrorCode::INVALID_PARAMS => {
+                // -32602 may also be what a replica that is behind says of a task that it does not know yet.
+                TaskStatus::Failed
+                    if verdict.code != ErrorCode::INVALID_PARAMS
+                        || info.status_message.as_deref() == Some(&*verdict.message)
+                        || self.result_errors >= RESULT_ERRORS =>
+                {
                     self.told(info).await;
                     return Err(TaskClientError::Rpc(verdict));
                 }
-                TaskStatus::Completed | TaskStatus::Failed
-                    if self.result_errors >= RESULT_ERRORS =>
-                {
+                TaskStatus::Completed if self.result_errors >= RESULT_ERRORS => {
                     return Err(match says_gone(&verdict) {
                         true => TaskClientError::Expired {
                             task_id: self.id.clone(),
@@ -343,7 +373,9 @@ impl<'a, R: TaskOutcome> Follow<'a, R> {
         if info.status == TaskStatus::Cancelled {
             // An end without a result: the task itself is asked before that is told.
             if self.poll.is_none() {
-                self.poll_due = Some(Instant::now());
+                let now = Instant::now();
+                let soon = self.polled_at.map_or(now, |at| (at + self.floor).max(now));
+                self.poll_due = Some(self.poll_due.map_or(soon, |due| due.min(soon)));
             }
             return Ok(None);
         }
@@ -355,7 +387,16 @@ impl<'a, R: TaskOutcome> Follow<'a, R> {
     fn result_came(&mut self, reply: Reply) -> Result<Option<Box<R>>, TaskClientError> {
         match reply {
             Reply::Result(raw) => {
-                return R::read(raw.as_raw()).map(|result| Some(Box::new(result)));
+                let mut result = R::read(raw.as_raw())?;
+                if let Some(info) = &self.info
+                    && info.status == TaskStatus::Failed
+                {
+                    result.of_failed(info.status_message.as_deref());
+                }
+                return match result.related() {
+                    Some(other) if other != self.id => Err(other_task(&self.id, other)),
+                    _ => Ok(Some(Box::new(result))),
+                };
             }
             Reply::Error(error) => {
                 self.reachable();

@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    TaskClientError,
+    Endpoint, TaskClientError,
     connection::Connection,
     link::{Kind as LinkKind, Outgoing},
     questions::{Answer, Kind, Question},
@@ -77,13 +77,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Hosting {
-    /// `server` names the server, to whom all tasks on the store that are its own belong.
     pub(super) fn new(
         store: Arc<dyn TaskStore>,
         limits: Limits,
-        server: &str,
         connection: &Arc<Connection>,
     ) -> Result<Self, TaskClientError> {
+        // The one server: by what it is reached at, or else for as long as this connection lasts.
+        let server = match &connection.settings.endpoint {
+            Endpoint::Streams => uuid::Uuid::new_v4().to_string(),
+            lasting => lasting.to_string(),
+        };
         let config = |error: crate::BuildError| TaskClientError::Config(error.to_string());
         let runtime = Runtime::new(store, limits, Clock::system()).map_err(config)?;
         for kind in [Kind::Elicit, Kind::Sample] {

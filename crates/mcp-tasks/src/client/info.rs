@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 #[allow(deprecated)] // by rmcp, for revisions after 2026-07-28
-use rmcp::model::{CallToolResult, CreateMessageResult, ElicitResult};
+use rmcp::model::{CallToolResult, ContentBlock, CreateMessageResult, ElicitResult, MetaObject};
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
 use super::TaskClientError;
-use crate::task::Timestamp;
 pub use crate::wire::status::Status as TaskStatus;
+use crate::{task::Timestamp, wire::v2025_11_25::RELATED_TASK};
 
 /// A task as the server last told it (2025-11-25 `basic/utilities/tasks`, Task).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,6 +91,20 @@ pub trait TaskOutcome: sealed::Sealed + Sized + Send + 'static {
     /// Reads what `tasks/result` or a plain answer told.
     #[doc(hidden)]
     fn read(raw: &RawValue) -> Result<Self, TaskClientError>;
+
+    /// The task it says that it is of.
+    #[doc(hidden)]
+    fn related(&self) -> Option<&str> {
+        None
+    }
+
+    /// It is of a task that failed with this message.
+    #[doc(hidden)]
+    fn of_failed(&mut self, _message: Option<&str>) {}
+}
+
+fn related(meta: Option<&MetaObject>) -> Option<&str> {
+    meta?.get(RELATED_TASK)?.get("taskId")?.as_str()
 }
 
 mod sealed {
@@ -105,11 +119,27 @@ impl TaskOutcome for CallToolResult {
     fn read(raw: &RawValue) -> Result<Self, TaskClientError> {
         tool_result(raw)
     }
+
+    fn related(&self) -> Option<&str> {
+        related(self.meta.as_ref())
+    }
+
+    /// It is no success, whatever it says: some servers give an empty one.
+    fn of_failed(&mut self, message: Option<&str>) {
+        self.is_error = Some(true);
+        if let (true, Some(message)) = (self.content.is_empty(), message) {
+            self.content.push(ContentBlock::text(message));
+        }
+    }
 }
 
 impl TaskOutcome for ElicitResult {
     fn read(raw: &RawValue) -> Result<Self, TaskClientError> {
         outcome("an elicitation result", raw)
+    }
+
+    fn related(&self) -> Option<&str> {
+        related(self.meta.as_ref())
     }
 }
 

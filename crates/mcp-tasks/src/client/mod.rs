@@ -46,6 +46,7 @@ mod router;
 mod server;
 mod stream;
 mod task_client;
+mod ticket;
 mod waiting;
 
 pub use builder::TaskClientBuilder;
@@ -55,6 +56,7 @@ pub use options::{CallOptions, TaskPreference};
 pub use remote::RemoteTask;
 pub use stream::{TaskEvent, TaskStream};
 pub use task_client::TaskClient;
+pub use ticket::{Endpoint, Ticket};
 pub use waiting::TaskProgress;
 
 pub(crate) use link::{Link, Lost, LostKind, Outgoing};

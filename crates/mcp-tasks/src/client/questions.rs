@@ -29,6 +29,14 @@ impl Kind {
             _ => None,
         }
     }
+
+    pub(super) fn method(self) -> &'static str {
+        match self {
+            Self::Elicit => "elicitation/create",
+            Self::Sample => "sampling/createMessage",
+            Self::ListRoots => "roots/list",
+        }
+    }
 }
 
 /// One question as it came.
@@ -63,6 +71,40 @@ impl Question {
             meta,
             related,
         }
+    }
+}
+
+impl Question {
+    /// Whether these capabilities of ours let a server ask this (2025-11-25 `client/elicitation`, `client/sampling`).
+    ///
+    /// # Errors
+    /// -32601 for a method, -32602 for a mode or a member, that we never declared.
+    pub(super) fn declared(&self, capabilities: &Value) -> Result<(), ErrorData> {
+        let name = match self.kind {
+            Kind::Elicit => "elicitation",
+            Kind::Sample => "sampling",
+            Kind::ListRoots => "roots",
+        };
+        let Some(declared) = capabilities.get(name).and_then(Value::as_object) else {
+            let what = format!("this client did not declare {name}");
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, what, None));
+        };
+        let has = |member: &str| declared.get(member).is_some_and(Value::is_object);
+        let mode = self.params.get("mode").and_then(Value::as_str);
+        let missing = match self.kind {
+            Kind::Elicit if mode == Some("url") => (!has("url")).then_some("elicitation.url"),
+            Kind::Elicit => (has("url") && !has("form")).then_some("elicitation.form"),
+            Kind::Sample => {
+                let tools = ["tools", "toolChoice"].map(|name| self.params.get(name));
+                let tools = tools.into_iter().flatten().any(|value| !value.is_null());
+                (tools && !has("tools")).then_some("sampling.tools")
+            }
+            Kind::ListRoots => None,
+        };
+        missing.map_or(Ok(()), |name| {
+            let what = format!("this client did not declare {name}");
+            Err(ErrorData::new(ErrorCode::INVALID_PARAMS, what, None))
+        })
     }
 }
 
@@ -170,6 +212,30 @@ fn related_to(task: Option<&str>, mut result: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_was_declared_may_be_asked() {
+        let all =
+            json!({"elicitation": {"url": {}, "form": {}}, "sampling": {"tools": {}}, "roots": {}});
+        let plain = json!({"elicitation": {}, "sampling": {}, "roots": null});
+        let url = json!({"elicitation": {"url": {}}});
+        for (kind, params, of_all, of_plain, of_url) in [
+            (Kind::Elicit, r#"{"mode":"form"}"#, 0, 0, -32602),
+            (Kind::Elicit, r#"{"mode":"url"}"#, 0, -32602, 0),
+            (Kind::Sample, r#"{"tools":[]}"#, 0, -32602, -32601),
+            (Kind::Sample, r#"{"tools":null}"#, 0, 0, -32601),
+            (Kind::ListRoots, "{}", 0, -32601, -32601),
+        ] {
+            let raw = RawValue::from_string(params.to_owned()).unwrap();
+            let question = Question::read(kind, Some(&raw));
+            for (declared, expected) in [(&all, of_all), (&plain, of_plain), (&url, of_url)] {
+                let code = question
+                    .declared(declared)
+                    .map_or_else(|e| e.code.0, |()| 0);
+                assert_eq!(code, expected, "{kind:?} {params} {declared}");
+            }
+        }
+    }
 
     #[test]
     fn answers_echo_the_task_beside_the_handlers_own_metadata() {

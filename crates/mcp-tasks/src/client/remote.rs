@@ -2,14 +2,14 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use rmcp::model::CallToolResult;
 use tokio::sync::mpsc;
 
 use super::{
-    CallOptions, TaskClientError, TaskInfo, TaskStream,
+    CallOptions, TaskClientError, TaskInfo, TaskStream, Ticket,
     connection::Connection,
     drive::{Start, drive},
     info::TaskOutcome,
@@ -27,29 +27,69 @@ pub struct RemoteTask {
     id: Arc<str>,
     info: Arc<Mutex<Option<TaskInfo>>>,
     options: CallOptions,
+    /// Whether the task is known to have existed.
+    existed: bool,
+    tool: Option<Arc<str>>,
     /// The token (JSON text) under which its progress is reported.
-    token: Option<String>,
+    token: Option<Arc<str>>,
 }
 
 impl RemoteTask {
-    pub(super) fn new(
-        connection: Arc<Connection>,
-        id: &str,
-        info: Option<TaskInfo>,
-        options: CallOptions,
-        token: Option<String>,
-    ) -> Self {
+    pub(super) fn new(connection: Arc<Connection>, id: &str, options: CallOptions) -> Self {
         Self {
             connection,
             id: id.into(),
-            info: Arc::new(Mutex::new(info)),
+            info: Arc::default(),
             options,
-            token,
+            existed: false,
+            tool: None,
+            token: None,
         }
     }
 
-    /// The task's id. With it [`TaskClient::task`](super::TaskClient::task) finds the task again, in another process
-    /// too; a ticket that also remembers the server is to come.
+    /// With what is known of its making.
+    pub(super) fn made(
+        self,
+        info: Option<TaskInfo>,
+        tool: Option<&str>,
+        token: Option<&str>,
+    ) -> Self {
+        Self {
+            info: Arc::new(Mutex::new(info)),
+            existed: true,
+            tool: tool.map(Into::into),
+            token: token.map(Into::into),
+            ..self
+        }
+    }
+
+    /// The same task, followed with these options.
+    #[must_use]
+    pub fn with_options(self, options: CallOptions) -> Self {
+        Self { options, ..self }
+    }
+
+    /// What another process needs to go on with the task; see [`TaskClient::resume`](super::TaskClient::resume).
+    ///
+    /// Answers that were given are in it as long as the server may ask for them again; a question that is open will be
+    /// asked again by whoever resumes.
+    pub fn ticket(&self) -> Ticket {
+        let server = self.connection.server.get();
+        Ticket {
+            endpoint: self.connection.settings.endpoint.clone(),
+            server: server.map(|server| server.name.clone()).unwrap_or_default(),
+            protocol: server
+                .map(|server| server.version.clone())
+                .unwrap_or_default(),
+            task: self.id.to_string(),
+            tool: self.tool.as_deref().map(str::to_owned),
+            token: self.token.as_deref().map(str::to_owned),
+            answered: self.connection.desk.recorded(&self.id),
+        }
+    }
+
+    /// The task's id. With it [`TaskClient::task`](super::TaskClient::task) finds the task again; a
+    /// [`ticket`](Self::ticket) remembers more.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -63,10 +103,12 @@ impl RemoteTask {
     }
 
     fn known(&self) -> bool {
-        self.info
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_some()
+        self.existed
+            || self
+                .info
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .is_some()
     }
 
     fn told(&self, info: TaskInfo) -> TaskInfo {
@@ -98,9 +140,10 @@ impl RemoteTask {
         let start = Start::Task {
             id: self.id.to_string(),
             existed: self.known(),
-            token: self.token.clone(),
+            token: self.token.as_deref().map(str::to_owned),
         };
-        spawn(&self.connection, start, self.options.clone())
+        let handle = Arc::new(OnceLock::from(self.clone()));
+        spawn(&self.connection, start, self.options.clone(), handle)
     }
 
     /// Cancels the task (`tasks/cancel`). If it has ended already, how it ended is returned: see its status.
@@ -129,8 +172,10 @@ pub(super) fn spawn<R: TaskOutcome>(
     connection: &Arc<Connection>,
     start: Start,
     options: CallOptions,
+    handle: Arc<OnceLock<RemoteTask>>,
 ) -> TaskStream<R> {
     let (sender, events) = mpsc::channel(EVENTS);
-    tokio::spawn(drive(connection.clone(), start, options, sender));
-    TaskStream::new(events)
+    let work = drive(connection.clone(), start, options, sender, handle.clone());
+    tokio::spawn(work);
+    TaskStream::new(events, handle)
 }

@@ -15,11 +15,11 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    CallOptions, Settings, TaskClientError, TaskEvent, TaskInfo, TaskOutcome, TaskStream,
+    CallOptions, Endpoint, Settings, TaskClientError, TaskEvent, TaskInfo, TaskOutcome, TaskStream,
     connection::Connection,
     drive::{self, Begun, Start},
     info::protocol,
-    link::{Link, Lost, LostKind},
+    link::{Link, Lost, LostKind, MAX_MESSAGE},
     questions::{Answer, Answerer, Question},
     remote::spawn,
     server::ServerFacts,
@@ -64,6 +64,8 @@ impl RemotePeer {
             request_timeout: Duration::from_secs(60),
             max_outage: Some(Duration::from_secs(600)),
             on_status: None,
+            max_message: MAX_MESSAGE,
+            endpoint: Endpoint::Streams,
         };
         let connection = Arc::new_cyclic(|me: &Weak<Connection>| {
             let link = link(RemotePeerRef(me.clone()));
@@ -76,6 +78,7 @@ impl RemotePeer {
         let _ = connection.gone.set("the client's session has ended".into());
         let _ = connection.server.set(ServerFacts {
             version: VERSION.to_owned(),
+            name: String::new(),
             call: false,
             list,
             cancel,
@@ -108,7 +111,8 @@ impl RemotePeer {
         params: Value,
         options: CallOptions,
     ) -> TaskStream<R> {
-        spawn(&self.0, Start::Request { method, params }, options)
+        let start = Start::Request { method, params };
+        spawn(&self.0, start, options, Arc::default())
     }
 
     /// Follows a task that is there.
@@ -118,7 +122,7 @@ impl RemotePeer {
             existed: false,
             token: None,
         };
-        spawn(&self.0, start, options)
+        spawn(&self.0, start, options, Arc::default())
     }
 
     pub(crate) async fn get(&self, id: &str) -> Result<TaskInfo, TaskClientError> {
@@ -177,5 +181,5 @@ impl RemotePeerRef {
 pub(crate) fn refused<R>(error: TaskClientError) -> TaskStream<R> {
     let (sender, events) = mpsc::channel(1);
     let _ = sender.try_send(TaskEvent::Error(error));
-    TaskStream::new(events)
+    TaskStream::new(events, Arc::default())
 }

@@ -9,10 +9,20 @@ use super::{
     TaskClientError, TaskInfo,
     backoff::Backoff,
     connection::Connection,
+    drive::other_task,
     link::LostKind,
     waiting::{Abandon, Reply},
 };
 use crate::task::RawJson;
+
+/// What the server told of this task.
+fn told_of(task: &str, info: &RawJson) -> Result<TaskInfo, TaskClientError> {
+    let info = TaskInfo::read(info.as_raw())?;
+    match info.task_id == task {
+        true => Ok(info),
+        false => Err(other_task(task, &info.task_id)),
+    }
+}
 
 /// How often a read is sent before its failure is told.
 const TRIES: u32 = 4;
@@ -74,7 +84,7 @@ impl Connection {
             .read("tasks/get", &json!({ "taskId": task }), Some(task))
             .await
         {
-            Ok(info) => TaskInfo::read(info.as_raw()),
+            Ok(info) => told_of(task, &info),
             Err(TaskClientError::Rpc(error))
                 if existed && error.code == ErrorCode::INVALID_PARAMS =>
             {
@@ -101,7 +111,7 @@ impl Connection {
             .read("tasks/cancel", &json!({ "taskId": task }), Some(task))
             .await
         {
-            Ok(info) => return TaskInfo::read(info.as_raw()),
+            Ok(info) => return told_of(task, &info),
             Err(TaskClientError::Rpc(error)) if error.code == ErrorCode::INVALID_PARAMS => error,
             Err(error) => return Err(error),
         };

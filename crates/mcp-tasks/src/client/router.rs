@@ -89,6 +89,7 @@ impl Connection {
             if let Some(hosting) = self.hosting.get() {
                 hosting.declare(&mut value["params"]["capabilities"]);
             }
+            let _ = self.declared.set(value["params"]["capabilities"].clone());
             bytes = serde_json::to_vec(&value)?;
             self.handshake().id = Some(id.clone());
         }

@@ -18,6 +18,8 @@ const MAX_PAGES: usize = 1000;
 /// What the answer to `initialize` declares about tasks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ServerFacts {
+    /// `serverInfo.name`.
+    pub(super) name: String,
     /// The negotiated revision.
     pub(super) version: String,
     /// `tasks.requests.tools.call`.
@@ -38,7 +40,9 @@ impl ServerFacts {
             .unwrap_or_default();
         let has =
             |path: &str| version == VERSION && result.pointer(path).is_some_and(Value::is_object);
+        let name = result.pointer("/serverInfo/name").and_then(Value::as_str);
         Self {
+            name: name.unwrap_or_default().to_owned(),
             call: has("/capabilities/tasks/requests/tools/call"),
             list: has("/capabilities/tasks/list"),
             cancel: has("/capabilities/tasks/cancel"),
@@ -120,8 +124,14 @@ impl Connection {
     ) -> Result<(), TaskClientError> {
         let mut seen = HashSet::new();
         let mut params = json!({});
+        let (mut bytes, limit) = (0, self.settings.max_message);
         for _ in 0..MAX_PAGES {
             let page = self.read(method, &params, None).await?;
+            // The items are kept: together they are bounded as one message is.
+            bytes += page.get().len();
+            if bytes > limit {
+                return Err(TaskClientError::TooLarge { limit });
+            }
             let page: HashMap<&str, &RawValue> = page
                 .parse()
                 .map_err(|error| protocol(format!("{method}: the page cannot be read: {error}")))?;

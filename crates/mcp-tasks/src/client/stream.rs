@@ -2,6 +2,7 @@
 
 use std::{
     pin::Pin,
+    sync::{Arc, OnceLock},
     task::{Context, Poll},
 };
 
@@ -9,7 +10,7 @@ use futures_util::{Stream, StreamExt};
 use rmcp::model::CallToolResult;
 use tokio::sync::mpsc;
 
-use super::{TaskClientError, TaskInfo, TaskProgress};
+use super::{RemoteTask, TaskClientError, TaskInfo, TaskProgress};
 
 /// One event of a call. The last one is [`Result`](Self::Result) or [`Error`](Self::Error), and only that.
 #[derive(Debug)]
@@ -42,13 +43,18 @@ impl<R> TaskEvent<R> {
 #[derive(Debug)]
 pub struct TaskStream<R = CallToolResult> {
     events: mpsc::Receiver<TaskEvent<R>>,
+    task: Arc<OnceLock<RemoteTask>>,
     ended: bool,
 }
 
 impl<R> TaskStream<R> {
-    pub(super) fn new(events: mpsc::Receiver<TaskEvent<R>>) -> Self {
+    pub(super) fn new(
+        events: mpsc::Receiver<TaskEvent<R>>,
+        task: Arc<OnceLock<RemoteTask>>,
+    ) -> Self {
         Self {
             events,
+            task,
             ended: false,
         }
     }
@@ -71,6 +77,13 @@ impl<R> TaskStream<R> {
             }
         }
         Err(TaskClientError::Closed)
+    }
+}
+
+impl TaskStream {
+    /// The task of this call, once there is one: to cancel it, or for its [ticket](RemoteTask::ticket).
+    pub fn task(&self) -> Option<RemoteTask> {
+        self.task.get().cloned()
     }
 }
 

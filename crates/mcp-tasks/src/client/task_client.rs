@@ -14,7 +14,7 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
-    CallOptions, RemoteTask, TaskClientBuilder, TaskClientError, TaskInfo, TaskStream,
+    CallOptions, RemoteTask, TaskClientBuilder, TaskClientError, TaskInfo, TaskStream, Ticket,
     connection::Connection,
     drive::{self, Start},
     remote::spawn,
@@ -141,7 +141,8 @@ impl TaskClient {
         params: CallToolRequestParams,
         options: CallOptions,
     ) -> TaskStream {
-        spawn(&self.connection, Start::Call(Box::new(params)), options)
+        let start = Start::Call(Box::new(params));
+        spawn(&self.connection, start, options, Arc::default())
     }
 
     /// Calls a tool as a task and returns with the handle.
@@ -156,26 +157,32 @@ impl TaskClient {
         params: CallToolRequestParams,
         options: CallOptions,
     ) -> Result<RemoteTask, TaskClientError> {
+        let tool = params.name.to_string();
         let (info, token) = drive::create(&self.connection, params, &options).await?;
-        let id = info.task_id.clone();
-        Ok(RemoteTask::new(
-            self.connection.clone(),
-            &id,
-            Some(info),
-            options,
-            Some(token),
-        ))
+        let remote = RemoteTask::new(self.connection.clone(), &info.task_id, options);
+        Ok(remote.made(Some(info), Some(&tool), Some(&token)))
     }
 
     /// A handle on a task by its id; nothing is asked yet.
     pub fn task(&self, id: impl AsRef<str>) -> RemoteTask {
-        RemoteTask::new(
-            self.connection.clone(),
-            id.as_ref(),
-            None,
-            CallOptions::new(),
-            None,
-        )
+        RemoteTask::new(self.connection.clone(), id.as_ref(), CallOptions::new())
+    }
+
+    /// Goes on with a task that another process (or another client) began: what was answered there is not asked again.
+    /// Nothing is sent yet. Follow it with [`RemoteTask::result`] or [`RemoteTask::events`]; a task that is gone
+    /// meanwhile is [`Expired`](TaskClientError::Expired) there.
+    ///
+    /// # Errors
+    /// `Ticket` if it is for another server, or for another protocol revision.
+    pub fn resume(&self, ticket: &Ticket) -> Result<RemoteTask, TaskClientError> {
+        let settings = &self.connection.settings;
+        let server = self.connection.server.get();
+        let name = server.map_or("", |server| &server.name);
+        ticket.fits(&settings.endpoint, name, self.protocol_version())?;
+        let desk = &self.connection.desk;
+        desk.restore(&ticket.task, ticket.answered.iter().cloned());
+        let remote = RemoteTask::new(self.connection.clone(), &ticket.task, CallOptions::new());
+        Ok(remote.made(None, ticket.tool.as_deref(), ticket.token.as_deref()))
     }
 
     /// All tasks that the server lists for us (`tasks/list`, every page).

@@ -269,23 +269,22 @@ impl Draft {
             total: limits.tasks,
             per_key: limits.tasks_per_owner,
         };
-        inner
-            .engine
-            .store
-            .insert(record.clone(), quota)
-            .await
-            .map_err(|error| match error {
-                InsertError::Conflict(what) => {
-                    CreateError::Id(format!("a task with this {what} already exists"))
-                }
-                InsertError::Quota { scope, limit } => CreateError::Limit(match scope {
-                    QuotaScope::Total => format!("the limit of {limit} tasks in all is reached"),
-                    QuotaScope::PerKey => {
-                        format!("the limit of {limit} tasks per owner is reached")
-                    }
-                }),
-                InsertError::Store(error) => CreateError::Store(error),
-            })?;
+        let mut inserted = inner.engine.store.insert(record.clone(), quota).await;
+        if matches!(inserted, Err(InsertError::Quota { .. })) {
+            // What has expired counts until it is reclaimed: that is due now.
+            inner.sweep().await?;
+            inserted = inner.engine.store.insert(record.clone(), quota).await;
+        }
+        inserted.map_err(|error| match error {
+            InsertError::Conflict(what) => {
+                CreateError::Id(format!("a task with this {what} already exists"))
+            }
+            InsertError::Quota { scope, limit } => CreateError::Limit(match scope {
+                QuotaScope::Total => format!("the limit of {limit} tasks in all is reached"),
+                QuotaScope::PerKey => format!("the limit of {limit} tasks per owner is reached"),
+            }),
+            InsertError::Store(error) => CreateError::Store(error),
+        })?;
         tracing::info!(task = %record.id, tool = &*record.origin.tool, hidden = record.hidden, "task created");
         inner.engine.hub.publish(&record);
         Ok(record)

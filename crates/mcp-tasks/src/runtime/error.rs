@@ -89,6 +89,11 @@ impl TaskError {
         Self(Failure::Rpc(ErrorObject::internal(message)))
     }
 
+    /// Any other error, as the tool's own: a result with `isError: true` and its text.
+    pub fn from_error(error: impl std::error::Error) -> Self {
+        Self::tool(error.to_string())
+    }
+
     /// The JSON-RPC error -32602 (invalid params).
     pub fn invalid_params(message: impl Into<String>) -> Self {
         Self(Failure::Rpc(ErrorObject::new(-32602, message)))
@@ -133,6 +138,20 @@ impl TaskError {
         }
     }
 }
+
+impl std::fmt::Display for TaskError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            Failure::Rpc(error) => write!(f, "{} (code {})", error.message, error.code),
+            Failure::Tool(result) => {
+                let text = super::run::text_of(result);
+                f.write_str(text.as_deref().unwrap_or("the tool reported an error"))
+            }
+        }
+    }
+}
+
+impl std::error::Error for TaskError {}
 
 fn is_reserved(code: i64) -> bool {
     matches!(code, -32099..=-32020 | -32002)

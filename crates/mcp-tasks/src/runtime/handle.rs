@@ -40,12 +40,24 @@ impl TaskHandle {
     }
 
     /// The task `id` on `store`, for a process that runs no server: a worker of its own, a webhook. `None` if there
-    /// is no such task.
+    /// is no such task. The default [`Limits`] apply.
     ///
     /// # Errors
     /// The store's.
     pub async fn attach(store: Arc<dyn TaskStore>, id: &str) -> Result<Option<Self>, StoreError> {
-        let engine = Arc::new(Engine::new(store, Limits::default(), Clock::system()));
+        Self::attach_with(store, Limits::default(), id).await
+    }
+
+    /// The same under the limits of the server that made the task: its result size and retention apply.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn attach_with(
+        store: Arc<dyn TaskStore>,
+        limits: Limits,
+        id: &str,
+    ) -> Result<Option<Self>, StoreError> {
+        let engine = Arc::new(Engine::new(store, limits, Clock::system()));
         Self::open(&engine, &TaskId::from_stored(id)).await
     }
 

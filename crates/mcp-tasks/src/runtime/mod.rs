@@ -1,6 +1,6 @@
 //! Creating, running, waiting, asking, cancelling, expiring: what happens to tasks, whatever protocol asked for it.
 //!
-//! [`Runtime`] holds the registered [`TaskTool`]s on one [`TaskStore`](crate::store::TaskStore). It knows no JSON-RPC
+//! [`Runtime`] holds the registered [`TaskTool`]s on one [`TaskStore`]. It knows no JSON-RPC
 //! method: the edges in [`crate::server`] turn messages into its calls, and an [`Observer`] turns what happens into
 //! messages. Nothing here polls; all waiting is on one watch per task that exists only while somebody waits.
 
@@ -237,17 +237,39 @@ impl Runtime {
         access: &Access,
         requestor: Option<&Requestor>,
     ) -> Result<Arc<TaskRecord>, ReadError> {
+        self.get_for(id, access, || requestor.cloned()).await
+    }
+
+    /// The same; who asks is worked out only for a tool that wants to know.
+    pub(crate) async fn get_for(
+        &self,
+        id: &TaskId,
+        access: &Access,
+        requestor: impl FnOnce() -> Option<Requestor>,
+    ) -> Result<Arc<TaskRecord>, ReadError> {
         let record = self.inner.engine.get_visible(id, access).await?;
         if record.is_terminal() {
             return Ok(record);
         }
         match self.inner.tool(&record.origin.tool) {
             Some(tool) if tool.on_get.is_some() => {
-                context::poll(&self.inner, tool.on_get.as_ref(), &record, requestor).await?;
+                let requestor = requestor();
+                let ask = tool.on_get.as_ref();
+                let polled = context::poll(&self.inner, ask, &record, requestor.as_ref());
+                Box::pin(polled).await?;
                 self.inner.engine.get_visible(id, access).await
             }
             _ => Ok(record),
         }
+    }
+
+    /// The task as it is in the store, as `access` sees it.
+    pub(crate) async fn stored(
+        &self,
+        id: &TaskId,
+        access: &Access,
+    ) -> Result<Arc<TaskRecord>, ReadError> {
+        self.inner.engine.get_visible(id, access).await
     }
 
     /// Waits until the task has ended, and returns its last record. Reads are repeatable; any number may wait.
@@ -405,11 +427,6 @@ impl Runtime {
     /// Completes when no body can end here any more.
     pub(crate) async fn stopped(&self) {
         self.inner.stop.cancelled().await;
-    }
-
-    /// Completes when [`shutdown`](Self::shutdown) has been called.
-    pub(crate) fn closing(&self) -> CancellationToken {
-        self.inner.closing.clone()
     }
 }
 

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::{StreamExt, stream};
 use tokio_util::sync::DropGuard;
 
 use super::{Inner, Recovery, limits::millis, run, tool::Body};
@@ -18,6 +19,8 @@ use crate::{
 const STOPPED: &str = "the worker running this task stopped";
 /// How many records one round of recovery or sweeping takes.
 const BATCH: usize = 256;
+/// How many of them are taken over at one moment: their writes share a store's commits.
+const AT_ONCE: usize = 32;
 /// How often expired records are reclaimed.
 const SWEEP: Duration = Duration::from_secs(1);
 /// How often expired documents are reclaimed.
@@ -32,11 +35,12 @@ impl Inner {
                 self.heartbeat().await?;
                 let left = self.lease_left.clone().drop_guard();
                 tokio::spawn(keep_lease(Arc::downgrade(self), left));
+                tokio::spawn(look_for_left(Arc::downgrade(self)));
                 tokio::spawn(sweep(Arc::downgrade(self)));
                 Ok(())
             })
-            .await?;
-        Ok(())
+            .await
+            .copied()
     }
 
     async fn heartbeat(&self) -> Result<(), StoreError> {
@@ -55,28 +59,37 @@ impl Inner {
         loop {
             let wanted = BATCH + passed.len();
             let now = self.engine.clock.now();
-            let orphans = self.engine.store.orphans(now, wanted).await?;
+            let mut orphans = self.engine.store.orphans(now, wanted).await?;
             let last = orphans.len() < wanted;
-            for record in orphans {
-                if self.closing.is_cancelled() || self.stop.is_cancelled() {
-                    return Ok(());
-                }
-                if !passed.insert(record.id.clone()) {
-                    continue;
-                }
-                // Our own lease may have lapsed in a stalled process; what still runs here is not left.
-                let ours = record.worker.as_ref() == Some(&self.worker)
-                    && self.engine.hub.is_running(&record.id);
-                if ours || record.is_expired(self.engine.clock.now()) {
-                    continue;
-                }
-                if let Err(error) = self.take_over(&record).await {
-                    tracing::warn!(task = %record.id, %error, "a left task could not be taken over");
-                }
-            }
-            if last {
+            orphans.retain(|record| passed.insert(record.id.clone()));
+            stream::iter(orphans)
+                .map(|record| self.take_over_left(record))
+                .buffer_unordered(AT_ONCE)
+                .for_each(|()| std::future::ready(()))
+                .await;
+            if last || self.is_ending() {
                 return Ok(());
             }
+        }
+    }
+
+    fn is_ending(&self) -> bool {
+        self.closing.is_cancelled() || self.stop.is_cancelled()
+    }
+
+    /// Takes a record over, if it is left.
+    async fn take_over_left(self: &Arc<Self>, record: Arc<TaskRecord>) {
+        if self.is_ending() {
+            return;
+        }
+        // Our own lease may have lapsed in a stalled process; what still runs here is not left.
+        let ours =
+            record.worker.as_ref() == Some(&self.worker) && self.engine.hub.is_running(&record.id);
+        if ours || record.is_expired(self.engine.clock.now()) {
+            return;
+        }
+        if let Err(error) = self.take_over(&record).await {
+            tracing::warn!(task = %record.id, %error, "a left task could not be taken over");
         }
     }
 
@@ -121,7 +134,7 @@ impl Inner {
     }
 
     /// Removes what has expired.
-    async fn sweep(&self) -> Result<(), StoreError> {
+    pub(super) async fn sweep(&self) -> Result<(), StoreError> {
         loop {
             let now = self.engine.clock.now();
             let due = self.engine.store.expired(now, BATCH).await?;
@@ -140,24 +153,42 @@ impl Inner {
     }
 }
 
-/// Renews the lease, and looks for left tasks, until the runtime stops.
+/// Renews the lease until the runtime stops. Nothing else is done here: who renews it late is taken over.
 async fn keep_lease(inner: Weak<Inner>, _left: DropGuard) {
-    loop {
+    while wait_a_heartbeat(&inner).await {
         let Some(inner) = inner.upgrade() else { return };
-        if let Err(error) = inner.recover().await {
-            tracing::warn!(%error, "left tasks could not be looked for");
-        }
-        let (stop, every) = (inner.stop.clone(), inner.engine.limits.heartbeat);
-        let weak = Arc::downgrade(&inner);
-        drop(inner);
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(every) => {}
-        }
-        let Some(inner) = weak.upgrade() else { return };
         if let Err(error) = inner.heartbeat().await {
             tracing::warn!(%error, "the lease could not be renewed");
         }
+    }
+}
+
+/// Looks for left tasks until the runtime stops.
+async fn look_for_left(inner: Weak<Inner>) {
+    loop {
+        let Some(strong) = inner.upgrade() else {
+            return;
+        };
+        if let Err(error) = strong.recover().await {
+            tracing::warn!(%error, "left tasks could not be looked for");
+        }
+        drop(strong);
+        if !wait_a_heartbeat(&inner).await {
+            return;
+        }
+    }
+}
+
+/// Whether the runtime still works after the time of a heartbeat.
+async fn wait_a_heartbeat(inner: &Weak<Inner>) -> bool {
+    let Some(strong) = inner.upgrade() else {
+        return false;
+    };
+    let (stop, every) = (strong.stop.clone(), strong.engine.limits.heartbeat);
+    drop(strong);
+    tokio::select! {
+        () = stop.cancelled() => false,
+        () = tokio::time::sleep(every) => true,
     }
 }
 

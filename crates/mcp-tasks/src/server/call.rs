@@ -9,7 +9,7 @@ use serde_json::{json, value::RawValue};
 
 use super::{
     outlet::Outlet,
-    plane::{Carrier, Pending, Plane, Verdict},
+    plane::{Carrier, Pending, Plane, Verdict, shut_down_error},
     session::Session,
 };
 use crate::{
@@ -139,24 +139,36 @@ async fn create(
         .poll_interval
         .unwrap_or(plane.runtime.limits().poll_interval);
     plane.delivery.creating(&plane.runtime, &id, session, poll);
+    let route = Unborn(plane, &id);
     wanted.id = Some(id.clone());
-    let created = plane.runtime.create(wanted).await;
-    match &created {
-        Ok(record) if record.id == id && !record.is_terminal() => {}
+    let record = plane.runtime.create(wanted).await?;
+    if record.id == id && !record.is_terminal() {
+        route.keep();
+    } else if !record.is_terminal() {
         // A `.create` handler may have proposed another id; a short body may have ended.
-        Ok(record) => {
-            plane.delivery.forget(&id);
-            if !record.is_terminal() {
-                let poll = Duration::from_millis(record.poll_interval_ms);
-                plane
-                    .delivery
-                    .creating(&plane.runtime, &record.id, session, poll);
-                plane.runtime.refresh(&record.id).await;
-            }
-        }
-        Err(_) => plane.delivery.forget(&id),
+        let poll = Duration::from_millis(record.poll_interval_ms);
+        plane
+            .delivery
+            .creating(&plane.runtime, &record.id, session, poll);
+        plane.runtime.refresh(&record.id).await;
     }
-    created
+    Ok(record)
+}
+
+/// The route of a task that is being made: forgotten if none came of it, or if the request is dropped half-way. The
+/// task is made all the same then, but nobody was told its id.
+struct Unborn<'a>(&'a Plane, &'a TaskId);
+
+impl Unborn<'_> {
+    fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Unborn<'_> {
+    fn drop(&mut self) {
+        self.0.delivery.forget(self.1);
+    }
 }
 
 /// Runs the stage before the task exists, on the call's own stream, and then creates the task.
@@ -186,6 +198,9 @@ fn stage_then_task(
         let ended = tokio::select! {
             ended = run.to_end(stage) => ended,
             () = pending.token.cancelled() => return None,
+            () = plane.runtime.stopped() => {
+                return Some(envelope::error(Some(&id), &shut_down_error()));
+            }
         };
         let refuse = |error: &ErrorObject| Some(envelope::error(Some(&id), error));
         let record = match ended {
@@ -217,6 +232,7 @@ fn stage_then_task(
     Verdict::Pending(Pending {
         messages,
         answer: Box::pin(answer),
+        is_call: true,
         rejoin: None,
     })
 }
@@ -243,10 +259,10 @@ async fn shim(
     plane
         .delivery
         .calling(&plane.runtime, &task, session, outlet.clone());
+    let route = Unborn(plane, &task);
     let record = match plane.runtime.create(wanted.clone()).await {
         Ok(record) => record,
         Err(error) => {
-            plane.delivery.forget(&task);
             let reply = match error {
                 CreateError::Arguments(why) => plain_refusal(id, &why),
                 error => envelope::error(Some(id), &error.into_rpc()),
@@ -254,8 +270,10 @@ async fn shim(
             return Verdict::Reply(reply);
         }
     };
-    if record.id != task {
-        plane.delivery.forget(&task);
+    if record.id == task {
+        route.keep();
+    } else {
+        drop(route);
         plane
             .delivery
             .calling(&plane.runtime, &record.id, session, outlet.clone());
@@ -274,6 +292,7 @@ async fn shim(
     Verdict::Pending(Pending {
         messages,
         answer,
+        is_call: true,
         rejoin: Some(rejoin),
     })
 }
@@ -301,6 +320,9 @@ pub(crate) fn follow(
                 let _ = plane.runtime.cancel(&task, &Access::System, "The call was cancelled.").await;
                 plane.runtime.remove(&task).await;
                 return None;
+            }
+            () = plane.runtime.stopped() => {
+                return Some(envelope::error(Some(&id), &shut_down_error()));
             }
         };
         drop(guard);
@@ -383,6 +405,9 @@ fn shim_staged(
                 }
                 return None;
             }
+            () = plane.runtime.stopped() => {
+                return Some(envelope::error(Some(&id), &shut_down_error()));
+            }
         };
         match ended {
             Ok(record) => {
@@ -396,6 +421,7 @@ fn shim_staged(
     Verdict::Pending(Pending {
         messages,
         answer: Box::pin(answer),
+        is_call: true,
         rejoin: None,
     })
 }
@@ -437,25 +463,22 @@ impl Hidden<'_> {
         plane
             .delivery
             .calling(&plane.runtime, &task, session, self.outlet.clone());
-        match plane.runtime.create(wanted).await {
-            Ok(record) => {
-                if record.id != task {
-                    plane.delivery.forget(&task);
-                    plane.delivery.calling(
-                        &plane.runtime,
-                        &record.id,
-                        session,
-                        self.outlet.clone(),
-                    );
-                    plane.runtime.refresh(&record.id).await;
-                }
-                Ok(record)
-            }
-            Err(error) => {
-                plane.delivery.forget(&task);
-                Err(HiddenError::Create(error))
-            }
+        let route = Unborn(plane, &task);
+        let record = plane
+            .runtime
+            .create(wanted)
+            .await
+            .map_err(HiddenError::Create)?;
+        if record.id == task {
+            route.keep();
+        } else {
+            drop(route);
+            plane
+                .delivery
+                .calling(&plane.runtime, &record.id, session, self.outlet.clone());
+            plane.runtime.refresh(&record.id).await;
         }
+        Ok(record)
     }
 
     /// Waits for a stage. If the call is given up meanwhile, so is the stage: nobody can come back to it.

@@ -187,9 +187,7 @@ impl Delivery {
         };
         let watch = new.then(|| runtime.follow(&record.id));
         if new {
-            // What was written between the caller's read and the watch.
-            let (runtime, id) = (runtime.clone(), record.id.clone());
-            tokio::spawn(async move { runtime.refresh(&id).await });
+            catch_up(runtime, &record.id);
         }
         let mut route = lock(&shared);
         let is_creator = route.creator.as_ref() == Some(&session.key);
@@ -228,6 +226,7 @@ impl Delivery {
         if route._watch.is_none() {
             route._watch = Some(runtime.follow(&record.id));
             route.creator = record.origin.session.clone();
+            catch_up(runtime, &record.id);
         }
         route.results.push(outlet.clone());
         take_newer(&mut route, record);
@@ -471,6 +470,12 @@ impl Delivery {
     }
 }
 
+/// What was written between the caller's read and the watch.
+fn catch_up(runtime: &Runtime, id: &TaskId) {
+    let (runtime, id) = (runtime.clone(), id.clone());
+    tokio::spawn(async move { runtime.refresh(&id).await });
+}
+
 fn take_newer(route: &mut Route, record: &Arc<TaskRecord>) {
     if route
         .record
@@ -540,7 +545,9 @@ impl Observer for Delivery {
             return;
         };
         let route = lock(&route);
-        if let Some(outlet) = self.creators_stream(&route) {
+        if let Some(outlet) = self.creators_stream(&route)
+            && outlet.has_room()
+        {
             let message = event.message.as_deref();
             outlet.send(g1::progress(
                 record,
@@ -561,11 +568,11 @@ impl Observer for Delivery {
         let Some(outlet) = self.creators_stream(&route) else {
             return;
         };
-        if self
+        let wanted = self
             .sessions
             .get(&outlet.session)
-            .is_none_or(|session| session.wants_log(event.level))
-        {
+            .is_none_or(|session| session.wants_log(event.level));
+        if wanted && outlet.has_room() {
             let logger = event.logger.as_deref();
             outlet.send(g1::log_message(
                 record,
@@ -590,6 +597,157 @@ impl Drop for ResultGuard {
     fn drop(&mut self) {
         if let Some(delivery) = self.delivery.upgrade() {
             delivery.result_closed(&self.task, &self.outlet, self.own_stream);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Poll;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{
+        Limits, TaskContext, TaskError, TaskTool, Tasks,
+        server::{
+            plane::{Carrier, Plane, Verdict},
+            session::SessionFacts,
+        },
+        store::Access,
+        task::{Owner, RawJson},
+        wire::envelope::Message,
+    };
+
+    struct World {
+        plane: Arc<Plane>,
+        session: Arc<Session>,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let limits = Limits {
+                tasks_per_owner: 1,
+                ..Limits::default()
+            };
+            let echo = async |_: TaskContext, _: Value| Ok::<_, TaskError>("done");
+            let ask = async |cx: TaskContext, _: Value| {
+                let answer = cx.ask(crate::Question::roots()).await?;
+                Ok::<_, TaskError>(answer.get().to_owned())
+            };
+            let tasks = Tasks::builder()
+                .limits(limits)
+                .tool(TaskTool::new("echo").run(echo))
+                .tool(TaskTool::new("ask").run(ask));
+            let plane = tasks.build().unwrap().plane;
+            let facts = SessionFacts {
+                owner: Owner::Bearer,
+                version: g1::VERSION.into(),
+                capabilities: Some(RawJson::from_text(r#"{"roots":{}}"#).unwrap()),
+                client_info: None,
+                inner_tools: false,
+                inner_logging: false,
+            };
+            let session = Session::new("s".into(), Owner::Bearer, true, Some(facts));
+            let session = plane.sessions.add(session);
+            Self { plane, session }
+        }
+
+        async fn handle(&self, method: &str, params: Value) -> Verdict {
+            let text = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+            let text = text.to_string().into_bytes();
+            let message = Message::parse(&text).map_err(|e| e.error).unwrap();
+            self.plane
+                .handle(&self.session, &message, &Carrier::Own)
+                .await
+        }
+
+        async fn call(&self, tool: &str) -> Value {
+            let params = json!({"name": tool, "arguments": {}, "task": {}});
+            let Verdict::Reply(reply) = self.handle("tools/call", params).await else {
+                panic!("no reply");
+            };
+            serde_json::from_slice(&reply).unwrap()
+        }
+
+        async fn create(&self, tool: &str) -> TaskId {
+            let answer = self.call(tool).await;
+            TaskId::from_stored(answer["result"]["task"]["taskId"].as_str().unwrap())
+        }
+
+        /// Until the body has asked, and its question waits for a stream.
+        async fn asked(&self) {
+            while lock(&self.session.waiting).is_empty() {
+                tokio::task::yield_now().await;
+            }
+        }
+
+        fn is_empty(&self) -> bool {
+            self.plane.delivery.routes.is_empty() && lock(&self.session.waiting).is_empty()
+        }
+    }
+
+    // B74: what is known of a task's clients goes with the task.
+    #[tokio::test]
+    async fn nothing_outlives_its_task() {
+        let world = World::new();
+        let runtime = world.plane.runtime.clone();
+        let id = world.create("echo").await;
+        runtime.wait(&id, &Access::System, None).await.unwrap();
+        assert!(world.is_empty(), "finished");
+        runtime.remove(&id).await;
+
+        let id = world.create("ask").await;
+        world.asked().await;
+        runtime.cancel(&id, &Access::System, "").await.unwrap();
+        assert!(world.is_empty(), "cancelled");
+        runtime.remove(&id).await;
+
+        let id = world.create("ask").await;
+        world.asked().await;
+        assert!(world.call("ask").await["error"].is_object(), "the limit");
+        assert_eq!(world.plane.delivery.routes.len(), 1, "refused");
+        runtime.remove(&id).await;
+        assert!(world.is_empty(), "expired");
+    }
+
+    // B77: the route of a creation that is interrupted goes with the request, whatever becomes of the creation.
+    #[tokio::test]
+    async fn nothing_is_left_of_a_creation_that_is_interrupted() {
+        for taken in [false, true] {
+            let world = World::new();
+            if taken {
+                let id = world.create("echo").await;
+                let runtime = &world.plane.runtime;
+                runtime.wait(&id, &Access::System, None).await.unwrap();
+            }
+            let mut creation = Box::pin(world.call("ask"));
+            let begun = std::future::poll_fn(|cx| Poll::Ready(creation.as_mut().poll(cx))).await;
+            assert!(begun.is_pending() && world.plane.delivery.routes.len() == 1);
+            drop(creation);
+            assert!(world.is_empty(), "taken: {taken}");
+        }
+    }
+
+    // A task may end between the read of a tasks/result and its stream.
+    #[tokio::test]
+    async fn a_waiter_that_comes_too_late_leaves_no_route() {
+        let world = World::new();
+        let runtime = world.plane.runtime.clone();
+        let id = world.create("ask").await;
+        let stale = runtime.get(&id, &Access::System, None).await.unwrap();
+        runtime.cancel(&id, &Access::System, "").await.unwrap();
+        let real = world.session.clone();
+        let nobody = Session::new("none".into(), Owner::Bearer, false, None);
+        for session in [real, nobody] {
+            let (outlet, _messages) = Outlet::new(session.key.clone());
+            let delivery = &world.plane.delivery;
+            let open = delivery.result_opened(&runtime, &session, &stale, outlet, true);
+            while !world.is_empty() {
+                tokio::task::yield_now().await;
+            }
+            drop(open);
+            assert!(world.is_empty());
         }
     }
 }

@@ -95,6 +95,11 @@ impl Outlet {
         lock(&self.late).clear();
     }
 
+    /// Whether there is any point in writing a notification for it.
+    pub(crate) fn has_room(&self) -> bool {
+        self.messages.capacity() > 0
+    }
+
     pub(crate) fn is_open(&self) -> bool {
         !self.closed.load(Ordering::Acquire) && !self.messages.is_closed()
     }
@@ -111,5 +116,32 @@ impl Outlet {
 
     pub(crate) fn uncarry(&self, task: &TaskId) {
         lock(&self.carried).remove(task);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_must_not_be_dropped_waits_for_room_and_keeps_its_order() {
+        let (outlet, mut messages) = Outlet::new("s".into());
+        let mut sent = 0;
+        while outlet.send(vec![0]) {
+            sent += 1;
+        }
+        for n in 1..=3 {
+            assert!(outlet.send_surely(vec![n]));
+        }
+        for _ in 0..sent {
+            assert_eq!(messages.recv().await, Some(vec![0]));
+        }
+        for n in 1..=3 {
+            assert_eq!(messages.recv().await, Some(vec![n]));
+        }
+        assert!(outlet.send_surely(vec![4]) && outlet.send(vec![5]));
+        assert_eq!(messages.recv().await, Some(vec![4]));
+        outlet.close();
+        assert!(!outlet.send_surely(vec![6]));
     }
 }

@@ -61,6 +61,8 @@ pub(crate) struct Pending {
     pub(crate) messages: Option<mpsc::Receiver<Vec<u8>>>,
     /// The answer; `None` if the request was given up.
     pub(crate) answer: BoxFuture<'static, Option<Vec<u8>>>,
+    /// Whether it is a plain call, which nobody can come back to over a pipe.
+    pub(crate) is_call: bool,
     /// Set for a shimmed call: its stream can be rejoined.
     pub(crate) rejoin: Option<call::Rejoin>,
 }
@@ -187,7 +189,7 @@ impl Plane {
         carrier: &Carrier,
     ) -> Verdict {
         if method == "tools/call" {
-            return call::call(self, session, id, params, carrier).await;
+            return Box::pin(call::call(self, session, id, params, carrier)).await;
         }
         if method == "logging/setLevel" {
             return set_level(session, id, params);
@@ -208,14 +210,16 @@ impl Plane {
         let answered = match method {
             "tasks/get" => self.get(session, id, params).await,
             "tasks/list" if *session.owner() != Owner::Bearer => {
-                receiver::list(&self.runtime, session.owner(), id, params)
+                Box::pin(receiver::list(&self.runtime, session.owner(), id, params))
                     .await
                     .map(Verdict::Reply)
             }
-            "tasks/cancel" => receiver::cancel(&self.runtime, session.owner(), id, params)
-                .await
-                .map(Verdict::Reply),
-            "tasks/result" => self.result(session, id, params, carrier).await,
+            "tasks/cancel" => {
+                Box::pin(receiver::cancel(&self.runtime, session.owner(), id, params))
+                    .await
+                    .map(Verdict::Reply)
+            }
+            "tasks/result" => Box::pin(self.result(session, id, params, carrier)).await,
             _ => return unknown(),
         };
         answered.unwrap_or_else(|error| Verdict::Reply(envelope::error(Some(id), &error)))
@@ -231,7 +235,7 @@ impl Plane {
         let access = Access::Owner(session.owner().clone());
         let record = self
             .runtime
-            .get(&task, &access, Some(&session.requestor()))
+            .get_for(&task, &access, || Some(session.requestor()))
             .await
             .map_err(read_error)?;
         self.delivery.named(&self.runtime, session, &record);
@@ -253,9 +257,10 @@ impl Plane {
         let task = g1::task_id(params)?;
         let access = Access::Owner(session.owner().clone());
         let requestor = session.requestor();
+        // As it is stored: a tool that is asked lazily is asked for the result, not for its state first.
         let record = self
             .runtime
-            .get(&task, &access, Some(&requestor))
+            .stored(&task, &access)
             .await
             .map_err(read_error)?;
         if let Some(reply) = g1::outcome(id, &record, true) {
@@ -267,16 +272,14 @@ impl Plane {
             .result_opened(&self.runtime, session, &record, outlet, own_stream);
         let pending = session.begin(id.get());
         let (plane, id) = (self.clone(), id.to_owned());
-        let closing = self.runtime.closing();
         let answer = async move {
             let ended = tokio::select! {
                 biased;
                 ended = plane.runtime.wait(&task, &access, Some(&requestor)) => ended,
                 () = pending.token.cancelled() => return None,
                 // Bodies may still end while the server shuts down; then their waiters are told so.
-                () = shut_down(&plane.runtime, closing) => {
-                    let error = ErrorObject::internal("the server is shutting down; ask again");
-                    return Some(envelope::error(Some(&id), &error));
+                () = plane.runtime.stopped() => {
+                    return Some(envelope::error(Some(&id), &shut_down_error()));
                 }
             };
             if matches!(ended, Err(ReadError::NotFound)) {
@@ -294,6 +297,7 @@ impl Plane {
         Ok(Verdict::Pending(Pending {
             messages,
             answer: Box::pin(answer),
+            is_call: false,
             rejoin: None,
         }))
     }
@@ -369,10 +373,9 @@ impl Plane {
     }
 }
 
-/// Completes when the server shuts down and no body can end any more.
-async fn shut_down(runtime: &Runtime, closing: tokio_util::sync::CancellationToken) {
-    closing.cancelled().await;
-    runtime.stopped().await;
+/// What a request that waits is told when the server has shut down and no body can end any more.
+pub(crate) fn shut_down_error() -> ErrorObject {
+    ErrorObject::internal("the server is shutting down; ask again")
 }
 
 /// `logging/setLevel`: ours when the inner server has no logging, else observed and passed on.

@@ -53,7 +53,7 @@ pub(crate) struct Session {
     /// The general streams, the newest last.
     general: Mutex<Vec<Arc<Outlet>>>,
     /// Tasks with a question that had no stream to go to.
-    waiting: Mutex<HashSet<TaskId>>,
+    pub(super) waiting: Mutex<HashSet<TaskId>>,
     /// Requests of the client that are being answered, by the text of their id.
     pending: Mutex<HashMap<String, CancellationToken>>,
     /// Cancelled when it ends.
@@ -191,7 +191,11 @@ impl Session {
     }
 
     pub(crate) fn touch(&self) {
-        *lock(&self.used) = Instant::now();
+        self.touch_at(Instant::now());
+    }
+
+    pub(crate) fn touch_at(&self, now: Instant) {
+        *lock(&self.used) = now;
     }
 
     pub(crate) fn idle(&self) -> std::time::Duration {
@@ -202,11 +206,11 @@ impl Session {
     }
 
     /// Whether it is time to touch it again; if so, it counts as touched.
-    pub(crate) fn needs_touch(&self, every: std::time::Duration) -> bool {
+    pub(crate) fn needs_touch(&self, now: Instant, every: std::time::Duration) -> bool {
         let mut touched = lock(&self.touched);
-        let due = touched.elapsed() >= every;
+        let due = now.saturating_duration_since(*touched) >= every;
         if due {
-            *touched = Instant::now();
+            *touched = now;
         }
         due
     }

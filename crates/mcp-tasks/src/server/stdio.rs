@@ -153,12 +153,14 @@ impl Tasks {
         let ended = connection
             .read_lines(BufReader::new(read), &handler, &mut work)
             .await;
-        // What waits for a task is given up with the connection; the inner server finishes what it has begun.
+        // Who waits for a task can come back to it; plain calls that have begun are finished, like the inner server's.
         work.waiting.shutdown().await;
         let _ = tokio::time::timeout(DRAIN, async {
+            while work.calls.join_next().await.is_some() {}
             while work.inner.join_next().await.is_some() {}
         })
         .await;
+        work.calls.shutdown().await;
         work.inner.shutdown().await;
         for outlet in self.plane.sessions.remove(&key) {
             self.plane.delivery.closed(&outlet);
@@ -180,8 +182,10 @@ impl Tasks {
 /// The background work of a connection; it ends with it.
 #[derive(Default)]
 struct Work {
-    /// Requests of ours that wait for a task.
+    /// Requests that wait for a task.
     waiting: JoinSet<()>,
+    /// Plain calls of task tools.
+    calls: JoinSet<()>,
     /// The inner server.
     inner: JoinSet<()>,
 }
@@ -233,6 +237,7 @@ impl Connection {
                 Line::Read => self.take(&line, handler, &mut inner, work).await,
             }
             while work.waiting.try_join_next().is_some() {}
+            while work.calls.try_join_next().is_some() {}
         }
     }
 
@@ -277,7 +282,12 @@ impl Connection {
                     Verdict::Reply(reply) => return self.write(reply).await,
                     Verdict::Taken => return,
                     Verdict::Pending(pending) => {
-                        work.waiting.spawn(self.clone().answer_later(pending));
+                        let work = if pending.is_call {
+                            &mut work.calls
+                        } else {
+                            &mut work.waiting
+                        };
+                        work.spawn(self.clone().answer_later(pending));
                         return;
                     }
                 }
@@ -517,8 +527,8 @@ async fn read_line<R: AsyncRead + Unpin>(
     }
 }
 
-/// Writes messages as lines: first what tasks send by themselves, then answers, so that an answer never overtakes
-/// what was sent for it.
+/// Writes messages as lines. An answer never overtakes what was sent for it before, but neither does it wait for what
+/// tasks send by themselves after it, which may be without end.
 async fn write_lines<W: AsyncWrite + Unpin>(
     mut out: W,
     mut sent: mpsc::Receiver<Vec<u8>>,
@@ -526,32 +536,32 @@ async fn write_lines<W: AsyncWrite + Unpin>(
 ) -> io::Result<()> {
     let mut open = true;
     loop {
-        let message = tokio::select! {
+        let answer = tokio::select! {
             biased;
+            answer = answers.recv() => Some(answer),
             message = sent.recv(), if open => {
-                if message.is_none() {
-                    open = false;
-                    continue;
+                match message {
+                    Some(message) => write_line(&mut out, message).await?,
+                    None => open = false,
                 }
-                message
+                None
             }
-            message = answers.recv() => message,
         };
-        let Some(mut message) = message else {
-            // Nobody can answer any more.
-            while let Ok(message) = sent.try_recv() {
-                write_line(&mut out, message).await?;
+        if let Some(answer) = answer {
+            for _ in 0..sent.len() {
+                if let Ok(message) = sent.try_recv() {
+                    write_line(&mut out, message).await?;
+                }
             }
-            return out.flush().await;
-        };
-        loop {
-            write_line(&mut out, message).await?;
-            match sent.try_recv().or_else(|_| answers.try_recv()) {
-                Ok(next) => message = next,
-                Err(_) => break,
+            match answer {
+                Some(answer) => write_line(&mut out, answer).await?,
+                // Nobody can answer any more.
+                None => return out.flush().await,
             }
         }
-        out.flush().await?;
+        if answers.is_empty() && sent.is_empty() {
+            out.flush().await?;
+        }
     }
 }
 

@@ -1,17 +1,17 @@
 //! The store of one process: nothing survives it.
 
 use std::{
-    collections::{BTreeSet, BinaryHeap, HashMap},
-    hash::{BuildHasher, RandomState},
+    borrow::Borrow,
+    collections::{BTreeSet, BinaryHeap, HashMap, HashSet},
+    hash::{BuildHasher, Hash, Hasher, RandomState},
     ops::Bound,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicU64, Ordering},
     },
 };
 
 use async_trait::async_trait;
-use papaya::{Compute, Operation};
 
 use super::{
     Access, ChangeFeed, ChangeSender, Document, InsertError, ListKey, Quota, QuotaScope,
@@ -20,15 +20,18 @@ use super::{
 use crate::task::{Owner, TaskId, TaskRecord, Timestamp, WorkerId};
 
 const SHARDS: usize = 64;
+/// So many that a shard of a full store grows within a fraction of a millisecond.
+const RECORD_SHARDS: usize = 256;
 
-/// Records in a concurrent map: reads take no lock; what a write locks is one shard of an index, for a few
-/// operations on it. About 1 KiB per idle task. Shared by clones; several runtimes may use one.
+/// Records in a sharded map: a read shares its shard with all other reads, and what a write locks is one shard of the
+/// map or of an index at a time, for a few operations on it. About 1 KiB per idle task. Shared by clones; several runtimes may use one.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryStore(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    records: papaya::HashMap<TaskId, Arc<TaskRecord>>,
+    /// By task id. No other lock is taken while one of these is held.
+    records: Vec<RwLock<HashSet<ById>>>,
     total: AtomicU64,
     /// By owner or quota key.
     owners: Vec<Mutex<OwnerShard>>,
@@ -40,6 +43,30 @@ struct Inner {
     hasher: RandomState,
     feed: ChangeSender,
 }
+
+/// A record, found by its id.
+#[derive(Debug)]
+struct ById(Arc<TaskRecord>);
+
+impl Borrow<str> for ById {
+    fn borrow(&self) -> &str {
+        self.0.id.as_str()
+    }
+}
+
+impl Hash for ById {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.id.as_str().hash(state);
+    }
+}
+
+impl PartialEq for ById {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.id == other.0.id
+    }
+}
+
+impl Eq for ById {}
 
 #[derive(Debug, Default)]
 struct OwnerShard {
@@ -57,7 +84,7 @@ struct WorkerEntry {
 impl Default for Inner {
     fn default() -> Self {
         Self {
-            records: papaya::HashMap::new(),
+            records: (0..RECORD_SHARDS).map(|_| RwLock::default()).collect(),
             total: AtomicU64::new(0),
             owners: (0..SHARDS).map(|_| Mutex::default()).collect(),
             expiry: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -77,16 +104,27 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Inner {
     fn owner_shard(&self, name: &str) -> MutexGuard<'_, OwnerShard> {
-        lock(&self.owners[self.shard(name)])
+        lock(&self.owners[self.shard(name, SHARDS)])
     }
 
     fn expiry_shard(&self, id: &TaskId) -> MutexGuard<'_, BTreeSet<(Timestamp, TaskId)>> {
-        lock(&self.expiry[self.shard(id.as_str())])
+        lock(&self.expiry[self.shard(id.as_str(), SHARDS)])
     }
 
-    fn shard(&self, text: &str) -> usize {
-        // The remainder is below SHARDS, which fits.
-        usize::try_from(self.hasher.hash_one(text) % SHARDS as u64).unwrap_or(0)
+    fn shard(&self, text: &str, shards: usize) -> usize {
+        // The remainder is below the number of shards, which fits.
+        usize::try_from(self.hasher.hash_one(text) % shards as u64).unwrap_or(0)
+    }
+
+    /// The shard of the records in which `id` is or would be.
+    fn read(&self, id: &str) -> RwLockReadGuard<'_, HashSet<ById>> {
+        let shard = &self.records[self.shard(id, RECORD_SHARDS)];
+        shard.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, id: &str) -> RwLockWriteGuard<'_, HashSet<ById>> {
+        let shard = &self.records[self.shard(id, RECORD_SHARDS)];
+        shard.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes one place of the quota, or says which bound is reached.
@@ -133,11 +171,9 @@ impl Inner {
     }
 
     fn visible(&self, id: &str, access: &Access) -> Option<Arc<TaskRecord>> {
-        self.records
-            .pin()
-            .get(id)
-            .filter(|record| access.covers(record))
-            .cloned()
+        let records = self.read(id);
+        let record = records.get(id).map(|ById(record)| record);
+        record.filter(|record| access.covers(record)).cloned()
     }
 
     fn index(&self, record: &Arc<TaskRecord>) {
@@ -226,7 +262,10 @@ impl MemoryStore {
 
     /// How many records are kept.
     pub fn len(&self) -> usize {
-        self.0.records.len()
+        let shards = self.0.records.iter();
+        shards
+            .map(|shard| shard.read().unwrap_or_else(PoisonError::into_inner).len())
+            .sum()
     }
 
     /// How many entries all indexes together have: none when no record is kept.
@@ -276,12 +315,8 @@ impl TaskStore for MemoryStore {
             }
             names.insert(external.clone(), record.id.clone());
         }
-        if inner
-            .records
-            .pin()
-            .try_insert(record.id.clone(), record.clone())
-            .is_err()
-        {
+        let inserted = inner.write(record.id.as_str()).insert(ById(record.clone()));
+        if !inserted {
             if let Some(external) = &record.external_id {
                 lock(&inner.external).remove(external);
             }
@@ -290,7 +325,7 @@ impl TaskStore for MemoryStore {
         }
         inner.index(&record);
         // Removed already, between the two steps: then its index entries came too late.
-        if !inner.records.pin().contains_key(&record.id) {
+        if !inner.read(record.id.as_str()).contains(record.id.as_str()) {
             inner.unindex(&record);
         }
         inner.feed.send(&record.id, record.revision);
@@ -318,19 +353,16 @@ impl TaskStore for MemoryStore {
     ) -> Result<Swap, StoreError> {
         let inner = &*self.0;
         let before = {
-            let records = inner.records.pin();
-            let step = records.compute(next.id.clone(), |entry| match entry {
-                Some((_, current)) if !access.covers(current) => Operation::Abort(Swap::Missing),
-                Some((_, current)) if current.revision != revision => Operation::Abort(Swap::Stale),
-                Some(_) => Operation::Insert(next.clone()),
-                None => Operation::Abort(Swap::Missing),
-            });
-            match step {
-                Compute::Updated {
-                    old: (_, before), ..
-                } => before.clone(),
-                Compute::Aborted(swap) => return Ok(swap),
-                Compute::Inserted(..) | Compute::Removed(..) => return Ok(Swap::Missing),
+            let mut records = inner.write(next.id.as_str());
+            match records.get(next.id.as_str()) {
+                Some(ById(current)) if !access.covers(current) => return Ok(Swap::Missing),
+                Some(ById(current)) if current.revision != revision => return Ok(Swap::Stale),
+                Some(_) => {}
+                None => return Ok(Swap::Missing),
+            }
+            match records.replace(ById(next.clone())) {
+                Some(ById(before)) => before,
+                None => return Ok(Swap::Missing),
             }
         };
         if before.ttl_ms != next.ttl_ms {
@@ -387,13 +419,19 @@ impl TaskStore for MemoryStore {
 
     async fn remove(&self, id: &str, access: &Access) -> Result<bool, StoreError> {
         let inner = &*self.0;
-        let removed = match inner
-            .records
-            .pin()
-            .remove_if(id, |_, record| access.covers(record))
-        {
-            Ok(Some((_, record))) => record.clone(),
-            Ok(None) | Err(_) => return Ok(false),
+        let removed = {
+            let mut records = inner.write(id);
+            let visible = records
+                .get(id)
+                .is_some_and(|ById(record)| access.covers(record));
+            let Some(ById(removed)) = visible.then(|| records.take(id)).flatten() else {
+                return Ok(false);
+            };
+            if records.capacity() > 64 && records.len() * 4 < records.capacity() {
+                let keep = records.len() * 2;
+                records.shrink_to(keep);
+            }
+            removed
         };
         inner.unindex(&removed);
         inner.give_back(removed.quota_key.as_ref());
@@ -459,7 +497,7 @@ impl TaskStore for MemoryStore {
         now: Timestamp,
         limit: usize,
     ) -> Result<Vec<Arc<TaskRecord>>, StoreError> {
-        let ids: Vec<TaskId> = {
+        let left: Vec<(WorkerId, TaskId)> = {
             let mut workers = lock(&self.0.workers);
             let lapsed = |entry: &WorkerEntry| entry.until.is_none_or(|until| until <= now);
             for (worker, entry) in workers.iter_mut().filter(|(_, entry)| lapsed(entry)) {
@@ -474,17 +512,20 @@ impl TaskStore for MemoryStore {
             }
             workers.retain(|_, entry| !(lapsed(entry) && entry.running.is_empty()));
             workers
-                .values()
-                .filter(|entry| lapsed(entry))
-                .flat_map(|entry| entry.running.iter().cloned())
+                .iter()
+                .filter(|(_, entry)| lapsed(entry))
+                .flat_map(|(worker, entry)| {
+                    entry.running.iter().map(|id| (worker.clone(), id.clone()))
+                })
                 .take(limit)
                 .collect()
         };
-        Ok(ids
-            .iter()
-            .filter_map(|id| self.0.visible(id.as_str(), &Access::System))
-            .filter(|record| !record.is_terminal())
-            .collect())
+        // Read without the lock: what has been taken over meanwhile is its new worker's, which lives.
+        let still = |(worker, id): &(WorkerId, TaskId)| {
+            let record = self.0.visible(id.as_str(), &Access::System)?;
+            (!record.is_terminal() && record.worker.as_ref() == Some(worker)).then_some(record)
+        };
+        Ok(left.iter().filter_map(still).collect())
     }
 
     async fn put_document(&self, key: &str, document: Document) -> Result<(), StoreError> {

@@ -158,7 +158,7 @@ async fn the_general_stream_carries_questions_and_is_taken_up_again() {
         stream
             .send(format!(
                 "id: 7\nretry: 10\n{}",
-                event(&question(json!("q1"), Some("k")))
+                event(&question(json!("q1"), None))
             ))
             .unwrap();
         let answered = script.posts.recv().await.unwrap();
@@ -326,6 +326,15 @@ async fn a_call_that_broke_off_is_lost_and_not_sent_again() {
 
 #[tokio::test]
 async fn a_broken_stream_with_event_ids_is_taken_up_again() {
+    a_broken_stream_goes_on_with("a-2").await;
+}
+
+#[tokio::test]
+async fn an_answer_under_the_id_of_another_event_is_an_answer() {
+    a_broken_stream_goes_on_with("a-1").await;
+}
+
+async fn a_broken_stream_goes_on_with(id: &str) {
     let mut script = HttpScript::start().await;
     let url = script.url();
     let server = async {
@@ -343,7 +352,10 @@ async fn a_broken_stream_with_event_ids_is_taken_up_again() {
         assert_eq!(resumed.header("last-event-id"), Some("a-1"));
         resumed
             .stream()
-            .send(format!("id: a-2\n{}", event(&answer(&body, &text("late")))))
+            .send(format!(
+                "id: {id}\n{}",
+                event(&answer(&body, &text("late")))
+            ))
             .unwrap();
     };
     let client = async {

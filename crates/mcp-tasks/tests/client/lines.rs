@@ -119,10 +119,16 @@ async fn without_tasks_it_is_a_plain_call() {
     }
 }
 
+fn failed_because(message: &str) -> Value {
+    let mut task = task("failed");
+    task["statusMessage"] = json!(message);
+    task
+}
+
 #[tokio::test(start_paused = true)]
 async fn ends_are_told_apart() {
     type Steps = &'static [(&'static str, fn(&Value) -> Value)];
-    let cases: [(Steps, &str); 8] = [
+    let cases: [(Steps, &str); 10] = [
         (
             &[
                 ("tasks/get", |r| answer(r, &task("failed"))),
@@ -137,6 +143,28 @@ async fn ends_are_told_apart() {
                 ("tasks/get", |r| answer(r, &task("failed"))),
             ],
             "error the server answered with error -32603: boom",
+        ),
+        // An error that could also mean "no such task" is the task's own if the status says the same …
+        (
+            &[
+                ("tasks/get", |r| answer(r, &failed_because("bad x"))),
+                ("tasks/result", |r| refusal(r, -32602, "bad x")),
+                ("tasks/get", |r| answer(r, &failed_because("bad x"))),
+            ],
+            "error the server answered with error -32602: bad x",
+        ),
+        // … or if it is given again and again.
+        (
+            &[
+                ("tasks/get", |r| answer(r, &task("failed"))),
+                ("tasks/result", |r| refusal(r, -32602, "bad x")),
+                ("tasks/get", |r| answer(r, &task("failed"))),
+                ("tasks/result", |r| refusal(r, -32602, "bad x")),
+                ("tasks/get", |r| answer(r, &task("failed"))),
+                ("tasks/result", |r| refusal(r, -32602, "bad x")),
+                ("tasks/get", |r| answer(r, &task("failed"))),
+            ],
+            "error the server answered with error -32602: bad x",
         ),
         (
             &[("tasks/get", |r| answer(r, &task("cancelled")))],
@@ -197,6 +225,27 @@ async fn ends_are_told_apart() {
             .iter()
             .filter(|name| name.starts_with("error") || name.starts_with("result"));
         assert_eq!(ends.count(), 1, "{names:?}");
+    }
+}
+
+// Some servers keep an empty result of what failed: that is no success.
+#[tokio::test(start_paused = true)]
+async fn an_empty_result_of_a_failed_task_is_an_error_with_its_message() {
+    for (result, said) in [(json!({}), "boom"), (text("bang"), "bang")] {
+        let (mut script, io) = Script::pair();
+        let server = async {
+            script.until_created().await;
+            let mut failed = task("failed");
+            failed["statusMessage"] = json!("boom");
+            script.serve("tasks/get", failed).await;
+            script.serve("tasks/result", result).await;
+        };
+        let client = async {
+            let client = TaskClient::connect((), io).await.unwrap();
+            let result = client.call_tool(call("slow")).await.unwrap();
+            assert_eq!((result.is_error, text_of(&result)), (Some(true), said));
+        };
+        play(server, client).await;
     }
 }
 

@@ -3,9 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 mod http;
+mod lies;
 mod lines;
 mod questions;
 mod script;
+mod seed;
+#[path = "../support/mod.rs"]
+mod support;
+mod tickets;
 
 use std::sync::{
     Arc,
@@ -16,8 +21,8 @@ use mcp_tasks::client::{TaskEvent, TaskStream};
 use rmcp::{
     ClientHandler,
     model::{
-        CallToolRequestParams, CallToolResult, ContentBlock, ElicitRequestParams, ElicitResult,
-        ElicitationAction, ErrorData, MetaObject,
+        CallToolRequestParams, CallToolResult, ClientConfig, ContentBlock, ElicitRequestParams,
+        ElicitResult, ElicitationAction, ErrorData, MetaObject,
     },
     service::{RequestContext, RoleClient},
 };
@@ -39,7 +44,18 @@ impl Person {
     }
 }
 
+/// A client that declares elicitation, and nothing else.
+fn elicits() -> ClientConfig {
+    let mut config = ClientConfig::default();
+    config.capabilities = serde_json::from_value(json!({"elicitation": {}})).unwrap();
+    config
+}
+
 impl ClientHandler for Person {
+    fn get_info(&self) -> ClientConfig {
+        elicits()
+    }
+
     async fn create_elicitation(
         &self,
         _request: ElicitRequestParams,

@@ -106,6 +106,15 @@ impl Script {
             .unwrap();
     }
 
+    /// Sends a message to a client that may be gone.
+    pub(crate) async fn try_send(&mut self, message: &Value) -> std::io::Result<()> {
+        self.out.write_all(format!("{message}\n").as_bytes()).await
+    }
+
+    pub(crate) async fn raw(&mut self, bytes: &[u8]) {
+        self.out.write_all(bytes).await.unwrap();
+    }
+
     /// Expects a request and answers it.
     pub(crate) async fn serve(&mut self, method: &str, result: Value) -> Value {
         let request = self.expect(method).await;

@@ -352,7 +352,7 @@ async fn sizes_are_limited() {
         refused.to_string().contains("limit of 100 bytes"),
         "{refused}"
     );
-    assert_eq!((store.len(), refused.into_rpc().code), (0, -32000));
+    assert_eq!((store.len(), refused.into_rpc().code), (0, -32602));
     assert_eq!(
         text(&run(&runtime, call_with("echo", r#"{"size":800}"#)).await).len(),
         800

@@ -405,6 +405,42 @@ async fn a_left_task_is_taken_by_one_process() {
     assert_eq!(runs.load(Ordering::SeqCst), 40);
 }
 
+// F-24: a store that takes its time over what was left does not cost the worker its own lease
+#[tokio::test(start_paused = true)]
+async fn a_worker_keeps_its_lease_while_it_takes_over() {
+    let (slow, clock) = (TestStore::default(), clock());
+    let quick_store = TestStore {
+        memory: slow.memory.clone(),
+        ..TestStore::default()
+    };
+    let (started, dropped) = (Arc::new(Notify::new()), Dropped::default());
+    let reached = Arc::new(Notify::new());
+    let process = |store: &TestStore| {
+        let own = forever("own", &started, &dropped).recovery(Recovery::Rerun);
+        let tools = [interview(None, &reached), own];
+        runtime_on(Arc::new(store.clone()), Limits::default(), &clock, tools)
+    };
+    let first = process(&slow);
+    let left = first.create(call("interview")).await.unwrap().id.clone();
+    asked(&slow, &left).await;
+    let second = process(&slow);
+    let own = second.create(call("own")).await.unwrap().id.clone();
+    slow.faults.asking.close();
+    drop(first);
+    // The second hangs in the middle of its take-over, for many times a lease, while a third looks for left tasks.
+    slow.faults.asking.reached().await;
+    let third = process(&quick_store);
+    third.start_worker().await.unwrap();
+    until(&slow, &left, |record| record.attempt == 2).await;
+    tokio::time::sleep(10 * Limits::default().lease).await;
+    slow.faults.asking.open();
+    tokio::time::sleep(10 * Limits::default().lease).await;
+    for (id, attempt) in [(&own, 1), (&left, 2)] {
+        let record = slow.get(id.as_str(), &Access::System).await.unwrap();
+        assert_eq!(record.unwrap().attempt, attempt);
+    }
+}
+
 // F-24: what nobody here can run does not keep the rest waiting
 #[tokio::test(start_paused = true)]
 async fn left_tasks_of_unknown_tools_do_not_hold_up_others() {

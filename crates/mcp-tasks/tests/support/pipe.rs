@@ -158,6 +158,11 @@ impl Pipe {
         }
     }
 
+    /// Nothing more will be sent.
+    pub async fn end_input(&mut self) {
+        self.write.shutdown().await.unwrap();
+    }
+
     /// Closes the client's end and waits for the server to end.
     pub async fn close(self) -> Result<(), mcp_tasks::ServeError> {
         drop(self.write);

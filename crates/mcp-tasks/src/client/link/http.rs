@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Inbound, Kind, Link, Lost, LostKind, MAX_MESSAGE, Outgoing,
+    Inbound, Kind, Link, Lost, LostKind, Outgoing,
     reply::{Reply, accepted, answers, body, content_type, is_stream, refusal, unreachable_server},
     sse::{Cursor, Events},
 };
@@ -50,6 +50,8 @@ pub(in crate::client) struct HttpSettings {
     pub(in crate::client) url: Url,
     pub(in crate::client) headers: HeaderMap,
     pub(in crate::client) token: Option<TokenSource>,
+    /// The most bytes that one message may have.
+    pub(in crate::client) max_message: usize,
 }
 
 /// What the server gave us at `initialize`.
@@ -145,6 +147,10 @@ impl Shared {
             .client
             .request(method, self.settings.url.clone())
             .headers(headers)
+    }
+
+    pub(super) fn max_message(&self) -> usize {
+        self.settings.max_message
     }
 
     /// One POST, with a second try after a refused token and after a lost session.
@@ -286,9 +292,7 @@ impl Shared {
     ) -> Result<Bytes, Lost> {
         let kind = content_type(&response);
         if kind == "application/json" {
-            let bytes = body(response, MAX_MESSAGE)
-                .await
-                .map_err(|why| Lost::new(LostKind::Transient, true, why))?;
+            let bytes = body(response, self.max_message()).await?;
             return match answers(&bytes, id) {
                 true => Ok(bytes),
                 false => Err(Lost::new(
@@ -306,7 +310,7 @@ impl Shared {
             return Err(Lost::new(LostKind::Protocol, true, what));
         }
         let mut cursor = Cursor::default();
-        let mut events = Events::of(response, None);
+        let mut events = Events::of(response, self.max_message(), &cursor);
         let mut backoff = Backoff::new(RECONNECT, Duration::from_secs(30));
         loop {
             let ended = loop {
@@ -327,7 +331,8 @@ impl Shared {
                         }
                     }
                     Ok(None) => break "the stream ended without the answer".to_owned(),
-                    Err(why) => break format!("the stream broke: {why}"),
+                    Err(lost) if lost.kind == LostKind::Transient => break lost.why,
+                    Err(lost) => return Err(lost),
                 }
             };
             events = loop {
@@ -338,7 +343,7 @@ impl Shared {
                 tokio::time::sleep(cursor.wait(&mut backoff)).await;
                 match self.listen(cursor.last_event_id.as_deref()).await {
                     Ok(response) if is_stream(&response) => {
-                        break Events::of(response, cursor.last_event_id.clone());
+                        break Events::of(response, self.max_message(), &cursor);
                     }
                     Ok(response) if response.status().is_client_error() => {
                         return Err(lost(&ended));

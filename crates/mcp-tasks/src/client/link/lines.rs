@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use rmcp::model::RequestId;
 use tokio::{
     io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader},
     process::Child,
@@ -12,7 +13,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Inbound, Link, Lost, LostKind, MAX_MESSAGE, Outgoing};
+use super::{Inbound, Link, Lost, LostKind, Outgoing, skim::Skim};
 
 /// How long a child process may take to end once its input is closed.
 const CHILD_GRACE: Duration = Duration::from_secs(2);
@@ -30,37 +31,42 @@ pub(in crate::client) struct LineLink {
     finished: CancellationToken,
 }
 
-/// Starts both halves. They end when `stop` is cancelled or the peer closes; a child is killed with the link.
+/// Starts both halves. They end when `stop` is cancelled or the peer closes; a child is killed with the link. A message
+/// of more than `limit` bytes is read past.
 pub(in crate::client) fn start(
     reader: impl AsyncRead + Send + Unpin + 'static,
     writer: impl AsyncWrite + Send + Unpin + 'static,
     child: Option<Child>,
+    limit: usize,
     inbound: mpsc::Sender<Inbound>,
     stop: CancellationToken,
 ) -> LineLink {
     let (lines, queue) = mpsc::channel(256);
     let finished = CancellationToken::new();
-    tokio::spawn(read(reader, inbound.clone(), stop.clone()));
+    tokio::spawn(read(reader, limit, inbound.clone(), stop.clone()));
     tokio::spawn(write(writer, child, queue, inbound, stop, finished.clone()));
     LineLink { lines, finished }
 }
 
 async fn read(
     reader: impl AsyncRead + Send + Unpin,
+    limit: usize,
     inbound: mpsc::Sender<Inbound>,
     stop: CancellationToken,
 ) {
     let mut reader = BufReader::with_capacity(16 << 10, reader);
     let reading = async {
         loop {
-            match next_line(&mut reader).await {
-                Ok(Some(line)) if line.is_empty() => {}
-                Ok(Some(line)) => {
-                    let message = Inbound::Message {
-                        bytes: line,
-                        via: None,
+            match next_line(&mut reader, limit).await {
+                Ok(Some(Read::Line(line))) if line.is_empty() => {}
+                Ok(Some(read)) => {
+                    let message = match read {
+                        Read::Line(bytes) => Some(Inbound::Message { bytes, via: None }),
+                        Read::TooLarge(skim) => too_large(&skim, limit),
                     };
-                    if inbound.send(message).await.is_err() {
+                    if let Some(message) = message
+                        && inbound.send(message).await.is_err()
+                    {
                         return;
                     }
                 }
@@ -80,29 +86,67 @@ async fn closed(inbound: &mpsc::Sender<Inbound>, why: &str) {
         .await;
 }
 
+/// One line that was read.
+enum Read {
+    Line(Bytes),
+    /// It had too many bytes, and was not kept.
+    TooLarge(Skim),
+}
+
+/// What a message that was not kept means for whoever waits: an answer is lost, a request is refused as unknown.
+fn too_large(skim: &Skim, limit: usize) -> Option<Inbound> {
+    let lost = Lost::too_large(limit);
+    let id = skim
+        .id()
+        .filter(|id| serde_json::from_str::<RequestId>(id).is_ok());
+    let Some(id) = id else {
+        tracing::warn!(why = lost.why, "a message was dropped");
+        return None;
+    };
+    if skim.method {
+        let bytes = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"mcp-tasks/too_large"}}"#);
+        let bytes = bytes.into();
+        return Some(Inbound::Message { bytes, via: None });
+    }
+    let id = id.into();
+    Some(Inbound::Lost { id, lost })
+}
+
 /// One line without its end; `None` at the end of the stream. A last line without a line end counts.
-async fn next_line(reader: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result<Option<Bytes>> {
+async fn next_line(
+    reader: &mut (impl AsyncBufRead + Unpin),
+    limit: usize,
+) -> std::io::Result<Option<Read>> {
     let mut line = Vec::new();
+    let mut skim: Option<Skim> = None;
     loop {
         let chunk = reader.fill_buf().await?;
         if chunk.is_empty() {
-            return Ok((!line.is_empty()).then(|| line.into()));
+            return Ok(match skim {
+                Some(skim) => Some(Read::TooLarge(skim)),
+                None => (!line.is_empty()).then(|| Read::Line(line.into())),
+            });
         }
         let (taken, ended) = match chunk.iter().position(|b| *b == b'\n') {
             Some(end) => (end + 1, true),
             None => (chunk.len(), false),
         };
-        line.extend_from_slice(&chunk[..taken]);
+        match &mut skim {
+            Some(skim) => skim.feed(&chunk[..taken]),
+            None => line.extend_from_slice(&chunk[..taken]),
+        }
         reader.consume(taken);
-        if line.len() > MAX_MESSAGE {
-            return Err(std::io::Error::other(format!(
-                "a message of the server is longer than {MAX_MESSAGE} bytes"
-            )));
+        if skim.is_none() && line.len() > limit {
+            let skim = skim.insert(Skim::default());
+            skim.feed(&std::mem::take(&mut line));
         }
         if ended {
+            if let Some(skim) = skim {
+                return Ok(Some(Read::TooLarge(skim)));
+            }
             let end = line.trim_ascii_end().len();
             line.truncate(end);
-            return Ok(Some(line.into()));
+            return Ok(Some(Read::Line(line.into())));
         }
     }
 }
@@ -208,10 +252,18 @@ mod tests {
 
     #[tokio::test]
     async fn lines_end_in_lf_or_crlf_or_the_end() {
-        let mut reader = BufReader::with_capacity(3, &b"{\"a\":1}\r\n\n{\"b\":2}"[..]);
-        assert_eq!(next_line(&mut reader).await.unwrap().unwrap(), "{\"a\":1}");
-        assert_eq!(next_line(&mut reader).await.unwrap().unwrap(), "");
-        assert_eq!(next_line(&mut reader).await.unwrap().unwrap(), "{\"b\":2}");
-        assert_eq!(next_line(&mut reader).await.unwrap(), None);
+        let mut reader =
+            BufReader::with_capacity(3, &b"{\"a\":1}\r\n\n{\"id\":12345}\n{\"b\":2}"[..]);
+        let mut lines = Vec::new();
+        while let Some(read) = next_line(&mut reader, 9).await.unwrap() {
+            lines.push(match read {
+                Read::Line(line) => String::from_utf8(line.to_vec()).unwrap(),
+                Read::TooLarge(skim) => format!("too large: {:?}", skim.id()),
+            });
+        }
+        assert_eq!(
+            lines,
+            ["{\"a\":1}", "", "too large: Some(\"12345\")", "{\"b\":2}"]
+        );
     }
 }

@@ -42,7 +42,7 @@ async fn listen(shared: &Shared) {
     loop {
         match shared.listen(cursor.last_event_id.as_deref()).await {
             Ok(response) if is_stream(&response) => {
-                let mut events = Events::of(response, cursor.last_event_id.clone());
+                let mut events = Events::of(response, shared.max_message(), &cursor);
                 let opened = tokio::time::Instant::now();
                 loop {
                     match events.next(&mut cursor).await {
@@ -51,7 +51,9 @@ async fn listen(shared: &Shared) {
                             shared.deliver(data, None).await;
                         }
                         Ok(None) => break tracing::debug!("the general stream ended"),
-                        Err(error) => break tracing::debug!(error, "the general stream broke"),
+                        Err(lost) => {
+                            break tracing::debug!(why = lost.why, "the general stream broke");
+                        }
                     }
                 }
                 if opened.elapsed() > SETTLED {

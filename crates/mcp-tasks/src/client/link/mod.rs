@@ -14,9 +14,10 @@ pub(super) mod http;
 pub(super) mod lines;
 mod listen;
 mod reply;
+mod skim;
 mod sse;
 
-/// The largest message taken from a server, in bytes. A result is at most 16 MiB on our own server.
+/// The largest message taken from a server unless set otherwise, in bytes. A result is at most 16 MiB on our own server.
 pub(super) const MAX_MESSAGE: usize = 64 << 20;
 
 /// A message to the server.
@@ -101,6 +102,8 @@ pub(crate) enum LostKind {
     Refused(u16),
     /// The reply made no sense.
     Protocol,
+    /// The reply has more bytes than this, the most we take.
+    TooLarge(usize),
 }
 
 impl Lost {
@@ -112,6 +115,12 @@ impl Lost {
             retry_after: None,
             why: why.into(),
         }
+    }
+
+    /// A message that has more than `limit` bytes.
+    pub(super) fn too_large(limit: usize) -> Self {
+        let why = format!("a message of the server has more than {limit} bytes");
+        Self::new(LostKind::TooLarge(limit), true, why)
     }
 }
 

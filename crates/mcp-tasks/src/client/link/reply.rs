@@ -109,15 +109,14 @@ pub(super) fn is_stream(response: &Response) -> bool {
     response.status().is_success() && content_type(response) == "text/event-stream"
 }
 
-pub(super) async fn body(mut response: Response, limit: usize) -> Result<Bytes, String> {
+pub(super) async fn body(mut response: Response, limit: usize) -> Result<Bytes, Lost> {
     let mut whole = Vec::new();
-    while let Some(chunk) = response
-        .chunk()
-        .await
-        .map_err(|error| format!("the reply broke: {error}"))?
-    {
+    while let Some(chunk) = response.chunk().await.map_err(|error| {
+        let why = format!("the reply broke: {error}");
+        Lost::new(LostKind::Transient, true, why)
+    })? {
         if whole.len() + chunk.len() > limit {
-            return Err(format!("the reply is larger than {limit} bytes"));
+            return Err(Lost::too_large(limit));
         }
         whole.extend_from_slice(&chunk);
     }

@@ -3,7 +3,7 @@
 //! The rules are those of rmcp's configuration; they are here too since rmcp's own check is private to it and does not
 //! see what we answer.
 
-use http::{Method, Request, StatusCode, Uri, header, request::Parts, uri::Authority};
+use http::{HeaderValue, Method, Request, StatusCode, Uri, header, request::Parts, uri::Authority};
 use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService, session::never::NeverSessionManager,
 };
@@ -12,6 +12,8 @@ use super::HttpOptions;
 
 pub(super) struct Guard {
     hosts: Vec<Place>,
+    /// Those of them that are names or IPv4 addresses, on any port: nearly every request is to one of these.
+    plain: Vec<String>,
     origins: Vec<Origin>,
     any_origin: bool,
 }
@@ -85,12 +87,22 @@ impl Origin {
 
 impl Guard {
     pub(super) fn new(options: &HttpOptions) -> Self {
+        let hosts: Vec<Place> = options
+            .allowed_hosts
+            .iter()
+            .map(|host| Place::allowed(host.trim()))
+            .collect();
+        let plain = |host: &&Place| {
+            let named = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.');
+            host.port.is_none() && !host.host.is_empty() && host.host.bytes().all(named)
+        };
         Self {
-            hosts: options
-                .allowed_hosts
+            plain: hosts
                 .iter()
-                .map(|host| Place::allowed(host.trim()))
+                .filter(plain)
+                .map(|place| place.host.clone())
                 .collect(),
+            hosts,
             origins: options
                 .allowed_origins
                 .iter()
@@ -100,8 +112,22 @@ impl Guard {
         }
     }
 
+    /// Whether the header names one of the plain hosts in the usual way: what does not is looked at closely.
+    fn is_plain(&self, host: Option<&HeaderValue>) -> bool {
+        let Some(Ok(text)) = host.map(HeaderValue::to_str) else {
+            return false;
+        };
+        let (name, port) = match text.split_once(':') {
+            Some((name, port)) => (name, port),
+            None => (text, "0"),
+        };
+        port.bytes().all(|b| b.is_ascii_digit())
+            && port.parse::<u16>().is_ok()
+            && self.plain.iter().any(|plain| plain == name)
+    }
+
     pub(super) fn check(&self, parts: &Parts) -> Result<(), &'static str> {
-        if !self.hosts.is_empty() {
+        if !self.hosts.is_empty() && !self.is_plain(parts.headers.get(header::HOST)) {
             let named = match parts.headers.get(header::HOST) {
                 Some(host) => host
                     .to_str()

@@ -20,7 +20,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
 use http_body::Body;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use rmcp::{
     ServerHandler,
     transport::streamable_http_server::{
@@ -215,6 +215,7 @@ impl TasksLayer {
             owner: self.owner.clone(),
             plane: self.plane.clone(),
             keeper: std::sync::Once::new(),
+            returning: sessions::Returning::default(),
             inner,
         }))
     }
@@ -257,6 +258,7 @@ struct Shared {
     options: HttpOptions,
     inner: Inner,
     keeper: std::sync::Once,
+    returning: sessions::Returning,
 }
 
 impl<B> Service<Request<B>> for TasksHttp
@@ -297,12 +299,13 @@ impl Shared {
         };
         match parts.method {
             Method::POST => self.post(parts, body, owner).await,
-            Method::GET => self.get(parts, body, owner).await,
-            Method::DELETE => self.delete(parts, body, owner).await,
+            Method::GET => Box::pin(self.get(parts, body, owner)).await,
+            Method::DELETE => Box::pin(self.delete(parts, body, owner)).await,
             _ => (self.inner)(Request::from_parts(parts, body)).await,
         }
     }
 
+    /// What is not usual here is boxed: the future of every poll would have room for it.
     async fn post(
         self: &Arc<Self>,
         mut parts: Parts,
@@ -326,7 +329,8 @@ impl Shared {
             }
         };
         if message.method() == Some("initialize") {
-            return self.initialize(parts, &message, bytes.clone(), owner).await;
+            let initialize = self.initialize(parts, &message, bytes.clone(), owner);
+            return Box::pin(initialize).await;
         }
         let session = match self.session_of(&parts, &message, &owner).await {
             SessionOf::Known(session) => session,
@@ -338,7 +342,8 @@ impl Shared {
         if let Message::Request { id, method, .. } = &message
             && method == "tools/list"
         {
-            return self.tools_list(&parts, bytes.clone(), id, &session).await;
+            let list = self.tools_list(&parts, bytes.clone(), id, &session);
+            return Box::pin(list).await;
         }
         match self.plane.handle(&session, &message, &Carrier::Own).await {
             Verdict::Pass => {
@@ -349,7 +354,8 @@ impl Shared {
             Verdict::Reply(reply) => json(StatusCode::OK, reply),
             Verdict::Taken => empty(StatusCode::ACCEPTED),
             Verdict::Pending(pending) => {
-                sse::answer(&self.plane, session, pending, self.options.sse_keep_alive).await
+                let keep_alive = self.options.sse_keep_alive;
+                Box::pin(sse::answer(&self.plane, session, pending, keep_alive)).await
             }
         }
     }
@@ -359,7 +365,7 @@ impl Shared {
         let Some(key) = session_id(&parts.headers) else {
             return (self.inner)(Request::from_parts(parts, body)).await;
         };
-        let session = match self.find_session(&parts, &key, &owner).await {
+        let session = match self.find_session(&parts, key, &owner).await {
             SessionOf::Known(session) => session,
             SessionOf::Inner => return (self.inner)(Request::from_parts(parts, body)).await,
             SessionOf::Gone => return text(StatusCode::NOT_FOUND, "Not Found: Session not found"),
@@ -387,7 +393,7 @@ impl Shared {
         body: McpBody,
         owner: Owner,
     ) -> Response<McpBody> {
-        let key = session_id(&parts.headers);
+        let key = session_id(&parts.headers).map(str::to_owned);
         if let Some(key) = &key {
             match self.find_session(&parts, key, &owner).await {
                 SessionOf::Known(_) | SessionOf::Inner => {}
@@ -418,7 +424,7 @@ impl Shared {
         if !response.status().is_success() {
             return response;
         }
-        let key = session_id(response.headers());
+        let key = session_id(response.headers()).map(str::to_owned);
         let list = owner != Owner::Bearer;
         let mut facts = None;
         let response = patching::response(response, |message| {
@@ -476,7 +482,11 @@ impl Shared {
     }
 
     #[allow(clippy::result_large_err)]
-    async fn read(&self, headers: &HeaderMap, body: McpBody) -> Result<Bytes, Response<McpBody>> {
+    async fn read(
+        &self,
+        headers: &HeaderMap,
+        mut body: McpBody,
+    ) -> Result<Bytes, Response<McpBody>> {
         let limit = self.options.max_body_bytes;
         let too_large = || {
             let why = format!("Payload Too Large: the body exceeds the limit of {limit} bytes");
@@ -485,17 +495,44 @@ impl Shared {
         let declared = headers
             .get(header::CONTENT_LENGTH)
             .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-        if declared.is_some_and(|length| length > limit as u64) {
+        if declared.is_some_and(|length| length / 4 > limit as u64) {
             return Err(too_large());
         }
-        match Limited::new(body, limit).collect().await {
-            Ok(collected) => Ok(collected.to_bytes()),
-            Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-            Err(error) => Err(text(
-                StatusCode::BAD_REQUEST,
-                format!("Bad Request: the body broke off: {error}"),
-            )),
+        let mut first = Bytes::new();
+        let mut whole: Vec<u8> = Vec::new();
+        let mut seen: usize = 0;
+        while let Some(frame) = body.frame().await {
+            let data = match frame {
+                Ok(frame) => frame.into_data().unwrap_or_default(),
+                Err(error) => {
+                    let why = format!("Bad Request: the body broke off: {error}");
+                    return Err(text(StatusCode::BAD_REQUEST, why));
+                }
+            };
+            seen = seen.saturating_add(data.len());
+            // A client that only reads after it has written everything gets its answer too, within reason.
+            if seen > limit.saturating_mul(4) {
+                break;
+            }
+            if seen > limit {
+                whole = Vec::new();
+            } else if first.is_empty() && whole.is_empty() {
+                first = data;
+            } else {
+                if whole.is_empty() {
+                    whole.extend_from_slice(&first);
+                }
+                whole.extend_from_slice(&data);
+            }
         }
+        if seen > limit {
+            return Err(too_large());
+        }
+        Ok(if whole.is_empty() {
+            first
+        } else {
+            whole.into()
+        })
     }
 }
 
@@ -527,7 +564,7 @@ impl Shared {
             return SessionOf::Inner;
         }
         match session_id(&parts.headers) {
-            Some(key) => self.find_session(parts, &key, owner).await,
+            Some(key) => self.find_session(parts, key, owner).await,
             None if self.options.stateless && version == Some(g1::VERSION) => {
                 SessionOf::Known(self.session_of_nobody(owner))
             }
@@ -536,11 +573,10 @@ impl Shared {
     }
 }
 
-fn session_id(headers: &HeaderMap) -> Option<String> {
+fn session_id(headers: &HeaderMap) -> Option<&str> {
     headers
         .get(SESSION_ID)
         .and_then(|value| value.to_str().ok())
-        .map(str::to_owned)
 }
 
 fn is_sse(headers: &HeaderMap) -> bool {

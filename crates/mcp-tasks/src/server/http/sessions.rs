@@ -1,8 +1,12 @@
 //! Sessions over HTTP: found, restored, kept alive and ended.
 
 use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -29,8 +33,13 @@ const RENEW: Duration = Duration::from_secs(3600);
 const TOUCH: Duration = Duration::from_secs(60);
 /// How long a session without traffic stays in memory. It is found again in the store.
 const IDLE: Duration = Duration::from_secs(3600);
-/// The message that touches a session in the inner server.
-const PING: &[u8] = br#"{"jsonrpc":"2.0","id":"mcp-tasks-ping","method":"ping"}"#;
+/// The message that touches a session in the inner server. Two at a time must not have one id: the inner server would
+/// answer only one of them.
+fn ping_message() -> Vec<u8> {
+    static NUMBER: AtomicU64 = AtomicU64::new(1);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    format!(r#"{{"jsonrpc":"2.0","id":"mcp-tasks-ping-{number}","method":"ping"}}"#).into_bytes()
+}
 
 /// rmcp's sessions, kept in the task store: any replica, and this one after a restart, brings them back.
 pub(super) struct StoredSessions(Runtime);
@@ -73,6 +82,24 @@ impl SessionStore for StoredSessions {
 
     async fn delete(&self, session: &str) -> Result<(), SessionStoreError> {
         Ok(self.0.store().remove_document(&Self::key(session)).await?)
+    }
+}
+
+/// The sessions that are being brought back, each by one request at a time: the inner server's own restoring fails the
+/// requests that come in the middle of it.
+#[derive(Default)]
+pub(super) struct Returning(Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>);
+
+impl Returning {
+    fn turn(&self, key: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(turn) = turns.get(key).and_then(Weak::upgrade) {
+            return turn;
+        }
+        turns.retain(|_, turn| turn.strong_count() > 0);
+        let turn = Arc::default();
+        turns.insert(key.to_owned(), Arc::downgrade(&turn));
+        turn
     }
 }
 
@@ -121,6 +148,16 @@ impl Shared {
                 SessionOf::Gone
             };
         }
+        Box::pin(self.restore_session(parts, key, owner)).await
+    }
+
+    /// The session of that id as the store has it.
+    async fn restore_session(
+        self: &Arc<Self>,
+        parts: &Parts,
+        key: &str,
+        owner: &Owner,
+    ) -> SessionOf {
         let runtime = &self.plane.runtime;
         let found = match runtime.store().get_document(&facts_key(key)).await {
             Ok(found) => found,
@@ -139,12 +176,29 @@ impl Shared {
         if facts.owner != *owner {
             return SessionOf::Gone;
         }
+        // To its end, even if the request is dropped: half-way back a session would be of no use to anybody.
+        let (shared, parts, key) = (self.clone(), parts.clone(), key.to_owned());
+        let back = tokio::spawn(async move { shared.bring_back(&parts, &key, facts).await });
+        back.await.unwrap_or(SessionOf::Inner)
+    }
+
+    async fn bring_back(
+        self: &Arc<Self>,
+        parts: &Parts,
+        key: &str,
+        facts: SessionFacts,
+    ) -> SessionOf {
+        let turn = self.returning.turn(key);
+        let _turn = turn.lock().await;
+        if let Some(session) = self.plane.sessions.get(key) {
+            return SessionOf::Known(session);
+        }
         // The inner server has to bring it back too.
         if self.ping(parts, key).await != Some(StatusCode::OK) {
             return SessionOf::Inner;
         }
         tracing::debug!(session = key, "session restored");
-        let session = Session::new(key.into(), owner.clone(), true, Some(facts));
+        let session = Session::new(key.into(), facts.owner.clone(), true, Some(facts));
         let session = self.plane.sessions.add(session);
         self.keep_sessions();
         SessionOf::Known(session)
@@ -180,8 +234,9 @@ impl Shared {
 
     /// A request of the session came in. The inner server's idle timer does not see what we answer ourselves.
     pub(super) fn used(self: &Arc<Self>, session: &Arc<Session>, parts: &Parts) {
-        session.touch();
-        if session.is_real && session.needs_touch(TOUCH) {
+        let now = Instant::now();
+        session.touch_at(now);
+        if session.is_real && session.needs_touch(now, TOUCH) {
             let (shared, session, parts) = (self.clone(), session.clone(), parts.clone());
             tokio::spawn(async move { shared.touch(&session, &parts).await });
         }
@@ -228,7 +283,7 @@ impl Shared {
             .uri(parts.uri.clone())
             .version(parts.version)
             .body(
-                Full::new(Bytes::from_static(PING))
+                Full::new(Bytes::from(ping_message()))
                     .map_err(|never| match never {})
                     .boxed_unsync(),
             )

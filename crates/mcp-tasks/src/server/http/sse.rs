@@ -37,6 +37,7 @@ const RETRY_MS: u32 = 1000;
 /// The id of an event on the stream of a shimmed call: it names the call, so that any replica can go on with it.
 #[derive(Debug, Clone)]
 pub(super) struct EventId {
+    count: u64,
     task: TaskId,
     request: String,
 }
@@ -57,10 +58,11 @@ impl EventId {
 
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.strip_prefix(Self::PREFIX)?.splitn(3, '.');
-        let (_count, hex, task) = (parts.next()?, parts.next()?, parts.next()?);
+        let (count, hex, task) = (parts.next()?, parts.next()?, parts.next()?);
         let byte = |at: usize| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();
         let bytes: Option<Vec<u8>> = (0..hex.len()).step_by(2).map(byte).collect();
         Some(Self {
+            count: count.parse().ok()?,
             task: TaskId::from_stored(task),
             request: String::from_utf8(bytes?).ok()?,
         })
@@ -129,6 +131,7 @@ pub(super) async fn answer(
         messages,
         pending.answer,
         pending.rejoin,
+        0,
         primed,
         keep_alive,
     )
@@ -141,6 +144,10 @@ pub(super) async fn rejoin(
     event: EventId,
     keep_alive: Duration,
 ) -> Response<McpBody> {
+    // The worker whose task this is may have been killed, and this the first that is heard of it here.
+    if let Err(error) = plane.runtime.start_worker().await {
+        tracing::warn!(%error, "the worker could not be started; a left call waits");
+    }
     let access = Access::Owner(session.owner().clone());
     let record = match plane.runtime.hidden(&event.task, &access).await {
         Some(record) if record.origin.session.as_ref() == Some(&session.key) => record,
@@ -166,6 +173,8 @@ pub(super) async fn rejoin(
         messages,
         answer,
         Some(rejoin),
+        // No id twice in a session (2025-11-25 `basic/transports`, Resumability and Redelivery).
+        event.count.saturating_add(1),
         false,
         keep_alive,
     )
@@ -179,6 +188,7 @@ fn stream(
     messages: mpsc::Receiver<Vec<u8>>,
     answer: BoxFuture<'static, Option<Vec<u8>>>,
     rejoin: Option<Rejoin>,
+    count: u64,
     primed: bool,
     keep_alive: Duration,
 ) -> Response<McpBody> {
@@ -190,7 +200,7 @@ fn stream(
         messages,
         answer: Some(answer),
         rejoin,
-        count: 0,
+        count,
         keep_alive,
         quiet: Box::pin(tokio::time::sleep(keep_alive)),
     };

@@ -1,10 +1,10 @@
 //! Lists and expiry.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -142,25 +142,36 @@ pub(super) async fn walk_among_writers(stores: &Handles) {
         steady.push(record.id.clone());
     }
     let stop = Arc::new(AtomicBool::new(false));
-    let (store, stopped) = (stores.two.clone(), stop.clone());
+    let written = Arc::new(AtomicU64::new(0));
+    let (store, stopped, count) = (stores.two.clone(), stop.clone(), written.clone());
     let writer = tokio::spawn(async move {
         let mut n = 0_u64;
+        // A few stay for a while: were it ever more of them, the walk could not keep up.
+        let mut staying = VecDeque::new();
         while !stopped.load(Ordering::Relaxed) {
             // Into the middle of the list as well as to its top.
             let record = owned("ann").created(n * 37 % 200).into_record();
             insert(&*store, &record).await;
-            if n.is_multiple_of(2) {
+            staying.push_back(record.id.clone());
+            let keep = if n.is_multiple_of(2) { 40 } else { 20 };
+            while staying.len() > keep
+                && let Some(id) = staying.pop_front()
+            {
                 store
-                    .remove(record.id.as_str(), &Access::System)
+                    .remove(id.as_str(), &Access::System)
                     .await
                     .expect("remove");
             }
             n += 1;
+            count.store(n, Ordering::Relaxed);
             tokio::task::yield_now().await;
         }
-        n
     });
-    for _ in 0..20 {
+    let mut walks = 0;
+    // However late the writer begins, some walks are among its writes.
+    while walks < 20 || (written.load(Ordering::Relaxed) < 100 && !writer.is_finished()) {
+        walks += 1;
+        tokio::task::yield_now().await;
         let mut seen: HashMap<TaskId, u32> = HashMap::new();
         for record in walk(&*stores.one, &ann, 7).await {
             *seen.entry(record.id.clone()).or_default() += 1;
@@ -178,7 +189,7 @@ pub(super) async fn walk_among_writers(stores: &Handles) {
         );
     }
     stop.store(true, Ordering::Relaxed);
-    assert!(writer.await.expect("the writer panicked") > 0);
+    writer.await.expect("the writer panicked");
 }
 
 pub(super) async fn expiry(stores: &Handles) {

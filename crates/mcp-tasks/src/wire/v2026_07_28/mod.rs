@@ -23,7 +23,12 @@ pub fn named_version(params: Option<&RawValue>) -> Option<String> {
         #[serde(borrow, default, rename = "io.modelcontextprotocol/protocolVersion")]
         version: Option<&'a RawValue>,
     }
-    let params: Params<'_> = serde_json::from_str(params?.get()).ok()?;
+    // Most requests of other revisions have no such member: without a backslash it would stand there as it is.
+    let text = params?.get();
+    if !text.contains("_meta") && !text.contains('\\') {
+        return None;
+    }
+    let params: Params<'_> = serde_json::from_str(text).ok()?;
     let meta: Meta<'_> = serde_json::from_str(params.meta?.get()).ok()?;
     string_of(meta.version?).map(std::borrow::Cow::into_owned)
 }

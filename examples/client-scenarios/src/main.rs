@@ -1,0 +1,215 @@
+//! Our client against a server of somebody else's: the scenarios of `interop/client-1x.mjs`, and what they lack.
+//!
+//! ```text
+//! client-scenarios --tools PROFILE [--only a,b] [--skip a,b] [--allow a,b] (URL | -- COMMAND [ARG…])
+//! ```
+//!
+//! Each scenario prints its name as `- NAME`, then one line for each check, `  ok   …` or `  FAIL …`. `--allow` names
+//! checks that the server is known to fail by its own fault: they are still made, and printed as `  known`. The exit
+//! code is the number of failed checks. `interop/run-servers` runs it against every server we know.
+
+mod profile;
+mod scenarios;
+
+use std::{
+    process::ExitCode,
+    sync::{Arc, Mutex},
+};
+
+use mcp_tasks::client::{TaskClient, TaskClientError, TaskInfo};
+use rmcp::{
+    ClientHandler,
+    model::{ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction, ErrorData},
+    service::{RequestContext, RoleClient},
+};
+use serde_json::{Value, json};
+
+use profile::Profile;
+
+/// Answers every question with `Ada` (or the first choice), and keeps what it was asked.
+#[derive(Clone, Default)]
+struct Person {
+    asked: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Person {
+    fn asked(&self) -> usize {
+        self.asked.lock().map_or(0, |asked| asked.len())
+    }
+
+    fn forget(&self) {
+        if let Ok(mut asked) = self.asked.lock() {
+            asked.clear();
+        }
+    }
+}
+
+impl ClientHandler for Person {
+    fn get_info(&self) -> ClientConfig {
+        let mut config = ClientConfig::default();
+        let declared = json!({"elicitation": {"form": {}}});
+        config.capabilities = serde_json::from_value(declared).unwrap_or_default();
+        config
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let mut request = serde_json::to_value(request).unwrap_or_default();
+        request["_meta"] = serde_json::to_value(&context.meta).unwrap_or_default();
+        let properties = request["requestedSchema"]["properties"]
+            .as_object()
+            .cloned();
+        let mut content = json!({});
+        for (name, schema) in properties.unwrap_or_default() {
+            content[name] = match schema.pointer("/oneOf/0/const") {
+                Some(choice) => choice.clone(),
+                None => json!("Ada"),
+            };
+        }
+        if let Ok(mut asked) = self.asked.lock() {
+            asked.push(request);
+        }
+        let mut answer = ElicitResult::new(ElicitationAction::Accept);
+        answer.content = Some(content);
+        Ok(answer)
+    }
+}
+
+/// Where the server is.
+#[derive(Clone)]
+enum Target {
+    Url(String),
+    Command(Vec<String>),
+}
+
+/// What the scenarios share.
+struct Run {
+    profile: Profile,
+    target: Target,
+    client: TaskClient,
+    person: Person,
+    announced: Arc<Mutex<Vec<TaskInfo>>>,
+    allowed: Vec<String>,
+    failures: u8,
+}
+
+impl Run {
+    /// One check; `why` is shown if it failed.
+    fn check(&mut self, name: &str, good: bool, why: impl FnOnce() -> String) {
+        if good {
+            println!("  ok   {name}");
+        } else if self.allowed.iter().any(|allowed| allowed == name) {
+            println!("  known {name}: the server's fault: {}", why());
+        } else {
+            println!("  FAIL {name}: {}", why());
+            self.failures = self.failures.saturating_add(1);
+        }
+    }
+}
+
+async fn connect(
+    target: &Target,
+    person: &Person,
+    announced: &Arc<Mutex<Vec<TaskInfo>>>,
+) -> Result<TaskClient, TaskClientError> {
+    let announced = announced.clone();
+    let builder = TaskClient::builder(person.clone()).on_status(move |info| {
+        if let Ok(mut announced) = announced.lock() {
+            announced.push(info);
+        }
+    });
+    match target {
+        Target::Url(url) => builder.http(url).await,
+        Target::Command(words) => {
+            let (program, arguments) = words.split_first().unzip();
+            let mut command = tokio::process::Command::new(program.map_or("", String::as_str));
+            command.args(arguments.unwrap_or_default());
+            builder.child(command).await
+        }
+    }
+}
+
+const USAGE: &str = "client-scenarios --tools fixture|ts|python|fastmcp|everything [--only a,b] [--skip a,b] [--allow a,b] (URL | -- COMMAND [ARG…])";
+
+struct Options {
+    profile: Profile,
+    only: Vec<String>,
+    skip: Vec<String>,
+    allowed: Vec<String>,
+    target: Target,
+}
+
+fn options() -> Option<Options> {
+    let (mut profile, mut target) = (None, None);
+    let (mut only, mut skip, mut allowed) = (Vec::new(), Vec::new(), Vec::new());
+    let list = |text: String| text.split(',').map(str::to_owned).collect();
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--tools" => profile = Profile::named(&words.next()?),
+            "--only" => only = list(words.next()?),
+            "--skip" => skip = list(words.next()?),
+            "--allow" => allowed = list(words.next()?),
+            "--" => {
+                let command: Vec<String> = words.by_ref().collect();
+                target = (!command.is_empty()).then_some(Target::Command(command));
+            }
+            url if url.starts_with("http") => target = Some(Target::Url(word)),
+            _ => return None,
+        }
+    }
+    Some(Options {
+        profile: profile?,
+        only,
+        skip,
+        allowed,
+        target: target?,
+    })
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let Some(options) = options() else {
+        eprintln!("usage: {USAGE}");
+        return ExitCode::from(2);
+    };
+    let (person, announced) = (Person::default(), Arc::default());
+    let client = match connect(&options.target, &person, &announced).await {
+        Ok(client) => client,
+        Err(error) => {
+            println!("  FAIL connect: {error}");
+            return ExitCode::from(1);
+        }
+    };
+    println!(
+        "protocol {}, tasks {}",
+        client.protocol_version(),
+        client.supports_tasks()
+    );
+    let mut run = Run {
+        profile: options.profile,
+        target: options.target,
+        client,
+        person,
+        announced,
+        allowed: options.allowed,
+        failures: 0,
+    };
+    for name in scenarios::NAMES {
+        let named = |list: &[String]| list.iter().any(|listed| listed == name);
+        if (options.only.is_empty() || named(&options.only)) && !named(&options.skip) {
+            println!("- {name}");
+            let limit = std::time::Duration::from_secs(30);
+            let done = tokio::time::timeout(limit, scenarios::play(name, &mut run)).await;
+            if done.is_err() {
+                run.check(name, false, || format!("not done within {limit:?}"));
+            }
+        }
+    }
+    run.client.close().await;
+    println!("{} failed", run.failures);
+    ExitCode::from(run.failures)
+}

@@ -1,0 +1,64 @@
+//! What the tools of each server are called.
+
+use serde_json::{Value, json};
+
+/// A call: the tool and its arguments.
+pub(crate) type Call = (&'static str, Value);
+
+/// The tools of one server; `None` where it has none of that kind.
+#[derive(Clone)]
+pub(crate) struct Profile {
+    /// Runs a moment with or without a task, and says `one`.
+    pub(crate) optional: Option<Call>,
+    /// A text in its result.
+    pub(crate) says: &'static str,
+    pub(crate) plain: Call,
+    pub(crate) required: Option<Call>,
+    /// Asks the user once; its result has `answer` in it.
+    pub(crate) ask: Call,
+    pub(crate) answer: &'static str,
+    pub(crate) fail: Option<Call>,
+    pub(crate) forever: Option<Call>,
+}
+
+impl Profile {
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            // Our fixture server, and the one on the TypeScript SDK.
+            "fixture" | "ts" => Self {
+                optional: Some(("slow_echo", json!({"text": "one", "ms": 400}))),
+                says: "one",
+                plain: ("plain_echo", json!({"text": "one"})),
+                required: Some(("ask_name", json!({}))),
+                ask: ("ask_name", json!({"ms": 200})),
+                answer: "Ada",
+                fail: Some(("fail_task", json!({}))),
+                forever: Some(("forever", json!({}))),
+            },
+            "python" | "fastmcp" => Self {
+                optional: Some(("sleep_echo", json!({"text": "one", "ms": 400}))),
+                says: "one",
+                plain: ("greet", json!({"name": "one"})),
+                required: Some(("sleep_required", json!({"text": "one"}))),
+                ask: ("ask", json!({})),
+                answer: "Ada",
+                fail: Some(("fail", json!({}))),
+                forever: Some(("sleep_required", json!({"text": "late", "ms": 3_600_000}))),
+            },
+            "everything" => Self {
+                optional: None,
+                says: "one",
+                plain: ("echo", json!({"message": "one"})),
+                required: Some(("simulate-research-query", json!({"topic": "one"}))),
+                ask: (
+                    "simulate-research-query",
+                    json!({"topic": "python", "ambiguous": true}),
+                ),
+                answer: "python",
+                fail: None,
+                forever: Some(("simulate-research-query", json!({"topic": "one"}))),
+            },
+            _ => return None,
+        })
+    }
+}
