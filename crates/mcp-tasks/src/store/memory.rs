@@ -615,7 +615,7 @@ mod tests {
         }
         // In the middle of being removed: gone, and still in the index.
         for gone in [&records[3], &records[2]] {
-            store.0.records.pin().remove(&gone.id);
+            store.0.write(gone.id.as_str()).remove(gone.id.as_str());
         }
         let page = store
             .list(&Owner::principal("alice"), None, 2)
