@@ -153,6 +153,8 @@ impl Tasks {
         let ended = connection
             .read_lines(BufReader::new(read), &handler, &mut work)
             .await;
+        // The client answers nothing any more: calls that wait for a task of its are not to wait for that.
+        connection.session.ended.cancel();
         // Who waits for a task can come back to it; plain calls that have begun are finished, like the inner server's.
         work.waiting.shutdown().await;
         let _ = tokio::time::timeout(DRAIN, async {
