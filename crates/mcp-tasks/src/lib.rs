@@ -31,6 +31,7 @@
 
 #[cfg(feature = "client")]
 pub mod client;
+mod receiver;
 pub mod runtime;
 pub mod server;
 pub mod store;
@@ -45,6 +46,8 @@ pub use runtime::{
     PollContext, Question, Recovery, Runtime, TaskContext, TaskError, TaskHandle, TaskOptions,
     TaskSupport, TaskTool,
 };
+#[cfg(feature = "client")]
+pub use server::ClientTasks;
 #[cfg(feature = "http")]
 pub use server::{BodyError, HttpOptions, McpBody, TasksHttp, TasksLayer};
 pub use server::{ServeError, Tasks, TasksBuilder};

@@ -34,7 +34,9 @@ impl Connection {
         params: Option<&RawValue>,
         via: Option<&Arc<str>>,
     ) -> bool {
-        // Requests for tasks hosted by the client itself would be recognised here.
+        if self.hosted(id, method, params) {
+            return true;
+        }
         let Some(kind) = QuestionKind::of(method) else {
             return false;
         };
@@ -139,28 +141,32 @@ impl Connection {
                 Answer::Error(error) => envelope::error(Some(&id), &error_object(error)),
             }
             .into();
-            let mut backoff = Backoff::usual();
-            loop {
-                let message = Outgoing {
-                    bytes: bytes.clone(),
-                    kind: Kind::Other,
-                };
-                match self.link.send(message).await {
-                    Ok(()) => taken = true,
-                    Err(lost)
-                        if lost.kind == LostKind::Transient && backoff.tries() < ANSWER_TRIES =>
-                    {
-                        let wait = backoff.next().max(lost.retry_after.unwrap_or_default());
-                        tokio::time::sleep(wait).await;
-                        continue;
-                    }
-                    Err(lost) => tracing::warn!(why = lost.why, "an answer did not get through"),
-                }
-                break;
-            }
+            taken |= self.deliver(bytes).await;
         }
         if let (true, Some(number)) = (taken, number) {
             self.desk.taken(number);
+        }
+    }
+
+    /// Sends a response, again if that fails on the way; whether the server took it.
+    pub(super) async fn deliver(&self, bytes: Bytes) -> bool {
+        let mut backoff = Backoff::usual();
+        loop {
+            let message = Outgoing {
+                bytes: bytes.clone(),
+                kind: Kind::Other,
+            };
+            match self.link.send(message).await {
+                Ok(()) => return true,
+                Err(lost) if lost.kind == LostKind::Transient && backoff.tries() < ANSWER_TRIES => {
+                    let wait = backoff.next().max(lost.retry_after.unwrap_or_default());
+                    tokio::time::sleep(wait).await;
+                }
+                Err(lost) => {
+                    tracing::warn!(why = lost.why, "an answer did not get through");
+                    return false;
+                }
+            }
         }
     }
 }

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Endpoint, TaskClient, TaskClientError, TaskInfo,
     connection::Connection,
+    hosting::Hosting,
     link::{
         Inbound, Link, MAX_MESSAGE,
         http::{self as http_link, HttpSettings, TokenSource},
@@ -22,6 +23,7 @@ use super::{
     questions::HandlerAnswerer,
     router::Channel,
 };
+use crate::{runtime::Limits, store::TaskStore};
 
 /// Called with every status that the server announces.
 pub(super) type StatusCallback = Arc<dyn Fn(TaskInfo) + Send + Sync>;
@@ -44,6 +46,7 @@ pub struct TaskClientBuilder<H> {
     headers: HeaderMap,
     token: Option<TokenSource>,
     http_client: Option<reqwest::Client>,
+    host: Option<(Arc<dyn TaskStore>, Limits)>,
     wrong: Option<String>,
 }
 
@@ -63,6 +66,7 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
             headers: HeaderMap::new(),
             token: None,
             http_client: None,
+            host: None,
             wrong: None,
         }
     }
@@ -102,6 +106,27 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
     #[must_use]
     pub fn on_status(mut self, callback: impl Fn(TaskInfo) + Send + Sync + 'static) -> Self {
         self.settings.on_status = Some(Arc::new(callback));
+        self
+    }
+
+    /// Hosts tasks for the server on `store`, with the default limits: see [`host_with`](Self::host_with).
+    #[must_use]
+    pub fn host(self, store: impl TaskStore) -> Self {
+        self.host_with(Arc::new(store), Limits::default())
+    }
+
+    /// Hosts tasks for the server: it may ask its questions (`elicitation/create`, `sampling/createMessage`) as tasks,
+    /// which are kept on `store` within `limits` and answered by the handler. `initialize` declares that for the
+    /// questions whose capability the handler's `get_info` declares, and only then (2025-11-25
+    /// `basic/utilities/tasks`, Client Capabilities). What the handler's [`RequestContext`](rmcp::service::RequestContext)
+    /// calls the request's id is the task's; its token is cancelled with the task.
+    ///
+    /// The tasks belong to the server, which is known by its URL, its command or the name given with
+    /// [`endpoint`](Self::endpoint), so that they are there again after a restart on the same store; without any of
+    /// these they belong to this connection. A question that was open when the client ended has failed.
+    #[must_use]
+    pub fn host_with(mut self, store: Arc<dyn TaskStore>, limits: Limits) -> Self {
+        self.host = Some((store, limits));
         self
     }
 
@@ -278,6 +303,10 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
         let answerer = Arc::new(HandlerAnswerer(handler.clone()));
         let link = link(inbound, stop.clone())?;
         let connection = Arc::new(Connection::new(link, self.settings, answerer, stop.clone()));
+        if let Some((store, limits)) = self.host {
+            let hosting = Hosting::new(store, limits, &connection)?;
+            let _ = connection.hosting.set(hosting);
+        }
         let (to_rmcp, incoming) = mpsc::channel(64);
         tokio::spawn(connection.clone().route(queue, to_rmcp));
         let channel = Channel {

@@ -21,6 +21,7 @@ use super::{
     Settings, TaskClientError, TaskInfo,
     desk::Desk,
     error::error_data,
+    hosting::Hosting,
     link::{Kind, Link, Lost, LostKind, Outgoing},
     questions::Answerer,
     server::{ServerFacts, Tools},
@@ -69,6 +70,8 @@ pub(super) struct Connection {
     pub(super) handshake: Mutex<Handshake>,
     pub(super) server: OnceLock<ServerFacts>,
     pub(super) tools: Tools,
+    /// The tasks that are hosted here for the server, if any are.
+    pub(super) hosting: OnceLock<Hosting>,
     /// Tells our progress tokens from those of other clients, whose tasks we may go on with.
     pub(super) nonce: String,
     next: AtomicU64,
@@ -104,6 +107,7 @@ impl Connection {
             handshake: Mutex::default(),
             server: OnceLock::new(),
             tools: Tools::default(),
+            hosting: OnceLock::new(),
             nonce: uuid::Uuid::new_v4().simple().to_string()[..8].to_owned(),
             next: AtomicU64::new(1),
             tables: Mutex::default(),
@@ -112,6 +116,11 @@ impl Connection {
 
     pub(super) fn tables(&self) -> MutexGuard<'_, Tables> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Numbers from here on: where several connections share a channel, each needs numbers of its own.
+    pub(super) fn number_from(&self, first: u64) {
+        self.next.store(first, Ordering::Relaxed);
     }
 
     /// A number for an id or token of ours.
@@ -254,6 +263,9 @@ impl Connection {
     pub(super) fn shut(&self) {
         self.stop.cancel();
         self.desk.cancel_all();
+        if let Some(hosting) = self.hosting.get() {
+            hosting.end();
+        }
         let pending = std::mem::take(&mut self.tables().pending);
         let why = self
             .gone

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use rmcp::model::{CallToolRequestParams, CallToolResult};
+use rmcp::model::CallToolRequestParams;
 use serde_json::{Value, json};
 use tokio::{
     sync::{mpsc, oneshot},
@@ -17,7 +17,7 @@ use super::{
     backoff::Backoff,
     connection::Connection,
     follow::Follow,
-    info::{protocol, tool_result},
+    info::{TaskOutcome, protocol},
     link::LostKind,
     server::ToolSupport,
     waiting::{Abandon, ProgressFeed, Reply},
@@ -31,6 +31,11 @@ const HANDLE_GRACE: Duration = Duration::from_secs(60);
 /// What a call begins with.
 pub(super) enum Start {
     Call(Box<CallToolRequestParams>),
+    /// Another request, with its task augmentation in place.
+    Request {
+        method: &'static str,
+        params: Value,
+    },
     /// A task that exists; whether it is known to, and the token (JSON text) of its progress.
     Task {
         id: String,
@@ -39,18 +44,18 @@ pub(super) enum Start {
     },
 }
 
-/// What `tools/call` gave.
-pub(super) enum Begun {
+/// What a request gave.
+pub(super) enum Begun<R> {
     Task(TaskInfo),
-    Done(Box<CallToolResult>),
+    Done(Box<R>),
 }
 
 /// Drives a call to its end, which is the last event. Ends early when nobody listens any more.
-pub(super) async fn drive(
+pub(super) async fn drive<R: TaskOutcome>(
     connection: Arc<Connection>,
     start: Start,
     options: CallOptions,
-    events: mpsc::Sender<TaskEvent>,
+    events: mpsc::Sender<TaskEvent<R>>,
     handle: Arc<OnceLock<RemoteTask>>,
 ) {
     let deadline = options
@@ -92,21 +97,21 @@ async fn cancel_abandoned(
     }
 }
 
-type Outcome = Result<Box<CallToolResult>, TaskClientError>;
+type Outcome<R> = Result<Box<R>, TaskClientError>;
 
-enum Ended {
-    With(Outcome),
+enum Ended<R> {
+    With(Outcome<R>),
     Closed,
     Deadline,
     Abandoned,
 }
 
-async fn guarded(
+async fn guarded<R>(
     connection: &Connection,
-    events: &mpsc::Sender<TaskEvent>,
+    events: &mpsc::Sender<TaskEvent<R>>,
     deadline: Option<Instant>,
-    work: impl Future<Output = Outcome>,
-) -> Ended {
+    work: impl Future<Output = Outcome<R>>,
+) -> Ended<R> {
     tokio::select! {
         biased;
         outcome = work => Ended::With(outcome),
@@ -124,55 +129,64 @@ pub(super) async fn at(when: Option<Instant>) {
     }
 }
 
-async fn run(
+async fn run<R: TaskOutcome>(
     connection: &Arc<Connection>,
     start: Start,
     options: &CallOptions,
-    events: &mpsc::Sender<TaskEvent>,
+    events: &mpsc::Sender<TaskEvent<R>>,
     task: &mut Option<String>,
     handle: &OnceLock<RemoteTask>,
-) -> Outcome {
-    let (info, existed, progress) =
-        match start {
-            Start::Task { id, existed, token } => {
-                *task = Some(id.clone());
-                let feed = token.map(|token| connection.follow_progress(token));
-                (Err(id), existed, feed)
-            }
-            Start::Call(params) => {
-                let tool = params.name.to_string();
-                let (mut params, mut feed) = prepare(connection, *params);
-                let augmented = augment(connection, &mut params, options).await?;
-                let mut begun = begin_detached(connection, params, augmented, options);
-                let begun = loop {
-                    tokio::select! {
-                        biased;
-                        step = feed.next() => drop(events.send(TaskEvent::Progress(step)).await),
-                        begun = &mut begun => break begun.unwrap_or(Err(TaskClientError::Closed)),
-                    }
-                };
-                match begun? {
-                    Begun::Done(result) => return Ok(result),
-                    Begun::Task(info) => {
-                        *task = Some(info.task_id.clone());
-                        let remote =
-                            RemoteTask::new(connection.clone(), &info.task_id, options.clone())
-                                .made(Some(info.clone()), Some(&tool), Some(&feed.token));
-                        let _ = handle.set(remote);
-                        let _ = events.send(TaskEvent::Created(info.clone())).await;
-                        (Ok(info), true, Some(feed))
-                    }
-                }
-            }
-        };
-    Follow::new(connection, info, existed, options, events, progress)
+) -> Outcome<R> {
+    let mut tool = None;
+    let (method, params, augmented, mut feed) = match start {
+        Start::Task { id, existed, token } => {
+            *task = Some(id.clone());
+            let feed = token.map(|token| connection.follow_progress(token));
+            return Follow::new(connection, Err(id), existed, options, events, feed)
+                .run()
+                .await;
+        }
+        Start::Request { method, params } => {
+            let (params, feed) = prepare(connection, params);
+            (method, params, true, feed)
+        }
+        Start::Call(params) => {
+            tool = Some(params.name.to_string());
+            let params = serde_json::to_value(params).unwrap_or_default();
+            let (mut params, feed) = prepare(connection, params);
+            let augmented = augment(connection, &mut params, options).await?;
+            ("tools/call", params, augmented, feed)
+        }
+    };
+    let mut begun = begin_detached(connection, method, params, augmented, options);
+    let begun = loop {
+        tokio::select! {
+            biased;
+            step = feed.next() => drop(events.send(TaskEvent::Progress(step)).await),
+            begun = &mut begun => break begun.unwrap_or(Err(TaskClientError::Closed)),
+        }
+    };
+    let info = match begun? {
+        Begun::Done(result) => return Ok(result),
+        Begun::Task(info) => info,
+    };
+    *task = Some(info.task_id.clone());
+    if let Some(tool) = tool {
+        let remote = RemoteTask::new(connection.clone(), &info.task_id, options.clone()).made(
+            Some(info.clone()),
+            Some(&tool),
+            Some(&feed.token),
+        );
+        let _ = handle.set(remote);
+    }
+    let _ = events.send(TaskEvent::Created(info.clone())).await;
+    Follow::new(connection, Ok(info), true, options, events, Some(feed))
         .run()
         .await
 }
 
 /// The parameters with a progress token, and what is reported under it. A token of the caller's own is kept.
-fn prepare(connection: &Arc<Connection>, params: CallToolRequestParams) -> (Value, ProgressFeed) {
-    let mut params = serde_json::to_value(params).unwrap_or_default();
+fn prepare(connection: &Arc<Connection>, mut params: Value) -> (Value, ProgressFeed) {
     if !params["_meta"].is_object() {
         params["_meta"] = json!({});
     }
@@ -232,9 +246,10 @@ pub(super) async fn create(
             return Err(TaskClientError::TasksUnsupported(what));
         }
         let always = options.clone().task(TaskPreference::Always);
+        let params = serde_json::to_value(params).unwrap_or_default();
         let (mut params, feed) = prepare(connection, params);
         augment(connection, &mut params, &always).await?;
-        let begun = begin_detached(connection, params, true, &always);
+        let begun = begin_detached(connection, "tools/call", params, true, &always);
         match begun.await.unwrap_or(Err(TaskClientError::Closed))? {
             Begun::Task(info) => Ok((info, feed.token.clone())),
             Begun::Done(result) => Err(TaskClientError::Immediate(result)),
@@ -248,18 +263,38 @@ pub(super) async fn create(
     }
 }
 
+/// Another request as a task: its handle, or the result if that came instead.
+pub(super) async fn create_request<R: TaskOutcome>(
+    connection: &Arc<Connection>,
+    method: &'static str,
+    params: Value,
+    options: &CallOptions,
+) -> Result<Begun<R>, TaskClientError> {
+    let deadline = options
+        .deadline
+        .and_then(|after| Instant::now().checked_add(after));
+    let begun = begin_detached(connection, method, params, true, options);
+    tokio::select! {
+        biased;
+        begun = begun => begun.unwrap_or(Err(TaskClientError::Closed)),
+        () = at(deadline) => Err(TaskClientError::Deadline { task_id: None }),
+        () = connection.stop.cancelled() => Err(connection.closed_error(None)),
+    }
+}
+
 /// Sends the call from a task of its own, which lives on when nobody waits for the handle any more but the task would
 /// have to be cancelled: then the handle is waited for and cancelled.
-fn begin_detached(
+fn begin_detached<R: TaskOutcome>(
     connection: &Arc<Connection>,
+    method: &'static str,
     params: Value,
     augmented: bool,
     options: &CallOptions,
-) -> oneshot::Receiver<Result<Begun, TaskClientError>> {
+) -> oneshot::Receiver<Result<Begun<R>, TaskClientError>> {
     let (mut sender, begun) = oneshot::channel();
     let (connection, options) = (connection.clone(), options.clone());
     tokio::spawn(async move {
-        let work = begin(connection.clone(), params, augmented);
+        let work = begin(connection.clone(), method, params, augmented);
         tokio::pin!(work);
         let outcome = tokio::select! {
             biased;
@@ -279,12 +314,13 @@ fn begin_detached(
     begun
 }
 
-/// Sends `tools/call`, again only if it never left; reads the answer.
-async fn begin(
+/// Sends the request, again only if it never left; reads the answer.
+async fn begin<R: TaskOutcome>(
     connection: Arc<Connection>,
+    method: &'static str,
     params: Value,
     augmented: bool,
-) -> Result<Begun, TaskClientError> {
+) -> Result<Begun<R>, TaskClientError> {
     let abandon = if augmented {
         Abandon::Silently
     } else {
@@ -292,17 +328,13 @@ async fn begin(
     };
     let mut backoff = Backoff::usual();
     loop {
-        let mut call = connection
-            .request("tools/call", &params, None, abandon)
-            .await;
+        let mut call = connection.request(method, &params, None, abandon).await;
         let lost = match call.reply().await {
             Reply::Result(result) => {
                 // A handle that was not asked for is followed all the same: the result is what was wanted.
                 return match TaskInfo::read_created(result.as_raw())? {
                     Some(info) => Ok(Begun::Task(info)),
-                    None => {
-                        tool_result(result.as_raw()).map(|result| Begun::Done(Box::new(result)))
-                    }
+                    None => R::read(result.as_raw()).map(|result| Begun::Done(Box::new(result))),
                 };
             }
             Reply::Error(error) => return Err(TaskClientError::Rpc(error)),

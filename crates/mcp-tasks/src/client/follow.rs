@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use rmcp::model::{CallToolResult, ContentBlock, ErrorCode, ErrorData};
+use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::json;
 use tokio::{sync::mpsc, time::Instant};
 
@@ -15,11 +15,11 @@ use super::{
     backoff::Backoff,
     connection::Connection,
     drive::{at, cancelled, other_task},
-    info::{protocol, tool_result},
+    info::{TaskOutcome, protocol},
     link::{Lost, LostKind},
     waiting::{Abandon, InFlight, ProgressFeed, Reply, Watch},
 };
-use crate::wire::{error::REQUEST_CANCELLED, v2025_11_25::RELATED_TASK};
+use crate::wire::error::REQUEST_CANCELLED;
 
 /// How many error answers in a row a poll, or `tasks/result` of a task that goes on, may give.
 const ERROR_ANSWERS: u32 = 8;
@@ -34,9 +34,9 @@ const LEAST_FLOOR: Duration = Duration::from_millis(10);
 /// The longest wait between two polls; beyond it a clock would overflow.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(86_400);
 
-pub(super) struct Follow<'a> {
+pub(super) struct Follow<'a, R> {
     connection: &'a Arc<Connection>,
-    events: &'a mpsc::Sender<TaskEvent>,
+    events: &'a mpsc::Sender<TaskEvent<R>>,
     id: String,
     /// The last word of the server; none yet for a task that was named by its id only.
     info: Option<TaskInfo>,
@@ -81,16 +81,16 @@ enum Woke {
     Progress(TaskProgress),
 }
 
-type Outcome = Result<Box<CallToolResult>, TaskClientError>;
+type Outcome<R> = Result<Box<R>, TaskClientError>;
 
-impl<'a> Follow<'a> {
+impl<'a, R: TaskOutcome> Follow<'a, R> {
     /// `info` is the created task, or the id of a task that exists.
     pub(super) fn new(
         connection: &'a Arc<Connection>,
         info: Result<TaskInfo, String>,
         existed: bool,
         options: &CallOptions,
-        events: &'a mpsc::Sender<TaskEvent>,
+        events: &'a mpsc::Sender<TaskEvent<R>>,
         progress: Option<ProgressFeed>,
     ) -> Self {
         let (id, info) = match info {
@@ -132,7 +132,7 @@ impl<'a> Follow<'a> {
     }
 
     /// Follows to the end.
-    pub(super) async fn run(mut self) -> Outcome {
+    pub(super) async fn run(mut self) -> Outcome<R> {
         let outcome = self.until_ended().await;
         if matches!(
             outcome,
@@ -143,7 +143,7 @@ impl<'a> Follow<'a> {
         outcome
     }
 
-    async fn until_ended(&mut self) -> Outcome {
+    async fn until_ended(&mut self) -> Outcome<R> {
         let now = Instant::now();
         match self.info.clone() {
             Some(info) => self.plan(&info),
@@ -272,10 +272,7 @@ impl<'a> Follow<'a> {
         self.info = Some(info);
     }
 
-    async fn polled(
-        &mut self,
-        reply: Reply,
-    ) -> Result<Option<Box<CallToolResult>>, TaskClientError> {
+    async fn polled(&mut self, reply: Reply) -> Result<Option<Box<R>>, TaskClientError> {
         let info = match reply {
             Reply::Result(raw) => TaskInfo::read(raw.as_raw())?,
             Reply::Error(error) if error.code == ErrorCode::INVALID_PARAMS => {
@@ -365,10 +362,7 @@ impl<'a> Follow<'a> {
         }
     }
 
-    async fn announced(
-        &mut self,
-        info: TaskInfo,
-    ) -> Result<Option<Box<CallToolResult>>, TaskClientError> {
+    async fn announced(&mut self, info: TaskInfo) -> Result<Option<Box<R>>, TaskClientError> {
         let stale = |known: &TaskInfo| {
             known.status.is_terminal()
                 || matches!((info.last_updated_at, known.last_updated_at), (Some(new), Some(old)) if new < old)
@@ -390,17 +384,16 @@ impl<'a> Follow<'a> {
         Ok(None)
     }
 
-    fn result_came(
-        &mut self,
-        reply: Reply,
-    ) -> Result<Option<Box<CallToolResult>>, TaskClientError> {
+    fn result_came(&mut self, reply: Reply) -> Result<Option<Box<R>>, TaskClientError> {
         match reply {
             Reply::Result(raw) => {
-                let mut result = tool_result(raw.as_raw())?;
-                self.of_failed(&mut result);
-                let related = result.meta.as_ref().and_then(|meta| meta.get(RELATED_TASK));
-                let related = related.and_then(|related| related.get("taskId")?.as_str());
-                return match related {
+                let mut result = R::read(raw.as_raw())?;
+                if let Some(info) = &self.info
+                    && info.status == TaskStatus::Failed
+                {
+                    result.of_failed(info.status_message.as_deref());
+                }
+                return match result.related() {
                     Some(other) if other != self.id => Err(other_task(&self.id, other)),
                     _ => Ok(Some(Box::new(result))),
                 };
@@ -419,20 +412,6 @@ impl<'a> Follow<'a> {
             Reply::Lost(lost) => return Err(self.fatal(lost)),
         }
         Ok(None)
-    }
-
-    /// The result of a task that failed is no success, whatever it says: some servers give an empty one.
-    fn of_failed(&self, result: &mut CallToolResult) {
-        let Some(info) = self.info.as_ref() else {
-            return;
-        };
-        if info.status != TaskStatus::Failed {
-            return;
-        }
-        result.is_error = Some(true);
-        if let (true, Some(message)) = (result.content.is_empty(), &info.status_message) {
-            result.content.push(ContentBlock::text(message.clone()));
-        }
     }
 
     /// `tasks/result` broke off: opened again if there is a reason to.

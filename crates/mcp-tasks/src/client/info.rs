@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use rmcp::model::CallToolResult;
+#[allow(deprecated)] // by rmcp, for revisions after 2026-07-28
+use rmcp::model::{CallToolResult, ContentBlock, CreateMessageResult, ElicitResult, MetaObject};
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
 use super::TaskClientError;
-use crate::task::Timestamp;
 pub use crate::wire::status::Status as TaskStatus;
+use crate::{task::Timestamp, wire::v2025_11_25::RELATED_TASK};
 
 /// A task as the server last told it (2025-11-25 `basic/utilities/tasks`, Task).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +57,7 @@ impl TaskInfo {
     /// # Errors
     /// If there is a task without an id.
     pub(super) fn read_created(raw: &RawValue) -> Result<Option<Self>, TaskClientError> {
-        let value = object("the answer to tools/call", raw)?;
+        let value = object("the answer to a request with a task", raw)?;
         let Some(task @ Value::Object(_)) = value.get("task") else {
             return Ok(None);
         };
@@ -85,11 +86,83 @@ impl TaskInfo {
     }
 }
 
+/// What a task gives in the end: the result of a tool call, of an elicitation or of a sampling request.
+pub trait TaskOutcome: sealed::Sealed + Sized + Send + 'static {
+    /// Reads what `tasks/result` or a plain answer told.
+    #[doc(hidden)]
+    fn read(raw: &RawValue) -> Result<Self, TaskClientError>;
+
+    /// The task it says that it is of.
+    #[doc(hidden)]
+    fn related(&self) -> Option<&str> {
+        None
+    }
+
+    /// It is of a task that failed with this message.
+    #[doc(hidden)]
+    fn of_failed(&mut self, _message: Option<&str>) {}
+}
+
+fn related(meta: Option<&MetaObject>) -> Option<&str> {
+    meta?.get(RELATED_TASK)?.get("taskId")?.as_str()
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::CallToolResult {}
+    impl Sealed for super::ElicitResult {}
+    #[allow(deprecated)]
+    impl Sealed for super::CreateMessageResult {}
+}
+
+impl TaskOutcome for CallToolResult {
+    fn read(raw: &RawValue) -> Result<Self, TaskClientError> {
+        tool_result(raw)
+    }
+
+    fn related(&self) -> Option<&str> {
+        related(self.meta.as_ref())
+    }
+
+    /// It is no success, whatever it says: some servers give an empty one.
+    fn of_failed(&mut self, message: Option<&str>) {
+        self.is_error = Some(true);
+        if let (true, Some(message)) = (self.content.is_empty(), message) {
+            self.content.push(ContentBlock::text(message));
+        }
+    }
+}
+
+impl TaskOutcome for ElicitResult {
+    fn read(raw: &RawValue) -> Result<Self, TaskClientError> {
+        outcome("an elicitation result", raw)
+    }
+
+    fn related(&self) -> Option<&str> {
+        related(self.meta.as_ref())
+    }
+}
+
+#[allow(deprecated)]
+impl TaskOutcome for CreateMessageResult {
+    fn read(raw: &RawValue) -> Result<Self, TaskClientError> {
+        outcome("a sampling result", raw)
+    }
+}
+
+fn outcome<T: serde::de::DeserializeOwned>(
+    what: &str,
+    raw: &RawValue,
+) -> Result<T, TaskClientError> {
+    serde_json::from_str(raw.get())
+        .map_err(|error| protocol(format!("{what} cannot be read: {error}")))
+}
+
 /// The result of a tool, as `tools/call` or `tasks/result` gave it.
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn tool_result(raw: &RawValue) -> Result<CallToolResult, TaskClientError> {
+fn tool_result(raw: &RawValue) -> Result<CallToolResult, TaskClientError> {
     match serde_json::from_str::<CallToolResult>(raw.get()) {
         Ok(result) => Ok(result),
         Err(error) => {

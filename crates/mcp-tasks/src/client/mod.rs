@@ -34,11 +34,13 @@ mod desk;
 mod drive;
 mod error;
 mod follow;
+mod hosting;
 mod info;
 mod link;
 mod options;
 mod questions;
 mod remote;
+mod requestor;
 mod requests;
 mod router;
 mod server;
@@ -49,12 +51,15 @@ mod waiting;
 
 pub use builder::TaskClientBuilder;
 pub use error::TaskClientError;
-pub use info::{TaskInfo, TaskStatus};
+pub use info::{TaskInfo, TaskOutcome, TaskStatus};
 pub use options::{CallOptions, TaskPreference};
 pub use remote::RemoteTask;
 pub use stream::{TaskEvent, TaskStream};
 pub use task_client::TaskClient;
 pub use ticket::{Endpoint, Ticket};
 pub use waiting::TaskProgress;
+
+pub(crate) use link::{Link, Lost, LostKind, Outgoing};
+pub(crate) use requestor::{RemotePeer, RemotePeerRef, refused};
 
 use builder::Settings;

@@ -88,7 +88,7 @@ impl CallOptions {
     }
 
     /// `params.task`.
-    pub(super) fn task_member(&self) -> Value {
+    pub(crate) fn task_member(&self) -> Value {
         match self.ttl {
             None => json!({}),
             Some(None) => json!({ "ttl": null }),

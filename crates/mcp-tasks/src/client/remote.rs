@@ -12,6 +12,7 @@ use super::{
     CallOptions, TaskClientError, TaskInfo, TaskStream, Ticket,
     connection::Connection,
     drive::{Start, drive},
+    info::TaskOutcome,
 };
 
 /// How many events a stream holds for a reader that is behind.
@@ -167,12 +168,12 @@ impl fmt::Debug for RemoteTask {
 }
 
 /// Drives in the background.
-pub(super) fn spawn(
+pub(super) fn spawn<R: TaskOutcome>(
     connection: &Arc<Connection>,
     start: Start,
     options: CallOptions,
     handle: Arc<OnceLock<RemoteTask>>,
-) -> TaskStream {
+) -> TaskStream<R> {
     let (sender, events) = mpsc::channel(EVENTS);
     let work = drive(connection.clone(), start, options, sender, handle.clone());
     tokio::spawn(work);

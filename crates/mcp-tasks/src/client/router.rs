@@ -56,8 +56,8 @@ impl Transport<RoleClient> for Channel {
 }
 
 impl Connection {
-    /// rmcp's message as it goes out. `initialize` offers 2025-11-25; the capabilities stay the handler's (tasks that
-    /// *we* would host for the server are declared here once we host any).
+    /// rmcp's message as it goes out. `initialize` offers 2025-11-25; the capabilities are the handler's, and the tasks
+    /// that are hosted for the server.
     fn outgoing(&self, message: &TxJsonRpcMessage<RoleClient>) -> io::Result<Outgoing> {
         let mut bytes = serde_json::to_vec(message)?;
         let kind = match Message::parse(&bytes) {
@@ -86,6 +86,9 @@ impl Connection {
         if let Kind::Initialize(id) = &kind {
             let mut value: Value = serde_json::from_slice(&bytes)?;
             value["params"]["protocolVersion"] = json!(VERSION);
+            if let Some(hosting) = self.hosting.get() {
+                hosting.declare(&mut value["params"]["capabilities"]);
+            }
             let _ = self.declared.set(value["params"]["capabilities"].clone());
             bytes = serde_json::to_vec(&value)?;
             self.handshake().id = Some(id.clone());
@@ -223,7 +226,7 @@ impl Connection {
     }
 
     /// Takes a notification that is ours; `false` leaves it to rmcp.
-    fn notification(&self, method: &str, params: Option<&RawValue>) -> bool {
+    pub(super) fn notification(&self, method: &str, params: Option<&RawValue>) -> bool {
         match method {
             "notifications/tasks/status" => {
                 let info = params.map(TaskInfo::read);
@@ -245,9 +248,13 @@ impl Connection {
                 self.progressed(&token, &step);
                 token.starts_with("\"tc:")
             }
-            "notifications/cancelled" => {
-                cancelled_id(params).is_some_and(|id| self.desk.withdrawn(&id))
-            }
+            "notifications/cancelled" => cancelled_id(params).is_some_and(|id| {
+                self.desk.withdrawn(&id)
+                    || self
+                        .hosting
+                        .get()
+                        .is_some_and(|hosting| hosting.withdrawn(&id))
+            }),
             "notifications/tools/list_changed" => {
                 self.tools.changed();
                 false

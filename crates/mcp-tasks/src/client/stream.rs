@@ -15,20 +15,20 @@ use super::{RemoteTask, TaskClientError, TaskInfo, TaskProgress};
 /// One event of a call. The last one is [`Result`](Self::Result) or [`Error`](Self::Error), and only that.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum TaskEvent {
-    /// The server made a task of the call. Never comes for a plain call, nor for a task that was there before.
+pub enum TaskEvent<R = CallToolResult> {
+    /// The receiver made a task of the request. Never comes for a plain call, nor for a task that was there before.
     Created(TaskInfo),
     /// The task's status, its message or another member changed.
     Status(TaskInfo),
-    /// The tool reported progress. Steps may be missed, by the server or by a slow reader.
+    /// Progress was reported. Steps may be missed, by the receiver or by a slow reader.
     Progress(TaskProgress),
-    /// The tool's result; it may say `isError: true` of itself.
-    Result(CallToolResult),
+    /// The result: a tool's may say `isError: true` of itself.
+    Result(R),
     /// There is no result.
     Error(TaskClientError),
 }
 
-impl TaskEvent {
+impl<R> TaskEvent<R> {
     /// Whether this is the last event.
     pub fn is_last(&self) -> bool {
         matches!(self, Self::Result(_) | Self::Error(_))
@@ -41,14 +41,17 @@ impl TaskEvent {
 /// stream ends that; the task itself runs on unless [`CallOptions::cancel_on_drop`](super::CallOptions::cancel_on_drop)
 /// is set, a plain call is withdrawn with `notifications/cancelled`.
 #[derive(Debug)]
-pub struct TaskStream {
-    events: mpsc::Receiver<TaskEvent>,
+pub struct TaskStream<R = CallToolResult> {
+    events: mpsc::Receiver<TaskEvent<R>>,
     task: Arc<OnceLock<RemoteTask>>,
     ended: bool,
 }
 
-impl TaskStream {
-    pub(super) fn new(events: mpsc::Receiver<TaskEvent>, task: Arc<OnceLock<RemoteTask>>) -> Self {
+impl<R> TaskStream<R> {
+    pub(super) fn new(
+        events: mpsc::Receiver<TaskEvent<R>>,
+        task: Arc<OnceLock<RemoteTask>>,
+    ) -> Self {
         Self {
             events,
             task,
@@ -57,20 +60,15 @@ impl TaskStream {
     }
 
     /// The next event; `None` after the last one.
-    pub async fn next(&mut self) -> Option<TaskEvent> {
+    pub async fn next(&mut self) -> Option<TaskEvent<R>> {
         StreamExt::next(self).await
-    }
-
-    /// The task of this call, once there is one: to cancel it, or for its [ticket](RemoteTask::ticket).
-    pub fn task(&self) -> Option<RemoteTask> {
-        self.task.get().cloned()
     }
 
     /// Reads to the end, for callers that only want the result.
     ///
     /// # Errors
     /// What [`TaskEvent::Error`] says.
-    pub async fn result(mut self) -> Result<CallToolResult, TaskClientError> {
+    pub async fn result(mut self) -> Result<R, TaskClientError> {
         while let Some(event) = self.next().await {
             match event {
                 TaskEvent::Result(result) => return Ok(result),
@@ -82,10 +80,17 @@ impl TaskStream {
     }
 }
 
-impl Stream for TaskStream {
-    type Item = TaskEvent;
+impl TaskStream {
+    /// The task of this call, once there is one: to cancel it, or for its [ticket](RemoteTask::ticket).
+    pub fn task(&self) -> Option<RemoteTask> {
+        self.task.get().cloned()
+    }
+}
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<TaskEvent>> {
+impl<R> Stream for TaskStream<R> {
+    type Item = TaskEvent<R>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<TaskEvent<R>>> {
         if self.ended {
             return Poll::Ready(None);
         }

@@ -119,6 +119,18 @@ impl TaskContext {
         self.0.ended.store(true, Ordering::Release);
     }
 
+    /// The edge that serves the runtime.
+    #[cfg(feature = "client")]
+    pub(crate) fn edge<E: std::any::Any + Send + Sync>(&self) -> Option<Arc<E>> {
+        self.0.inner.edge()
+    }
+
+    /// Whether it runs behind an ordinary call.
+    #[cfg(feature = "client")]
+    pub(crate) fn is_hidden(&self) -> bool {
+        self.0.started.hidden
+    }
+
     /// The task's id.
     pub fn task_id(&self) -> &TaskId {
         &self.0.started.id

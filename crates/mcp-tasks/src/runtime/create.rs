@@ -173,7 +173,7 @@ async fn create_detached(
         before: call.before,
         requested_ttl: call.ttl,
     });
-    let runs_here = call.before || matches!(tool.body, Body::Run(_));
+    let runs_here = call.before || !matches!(tool.body, Body::Create(_));
     let draft = Draft {
         tool: tool.clone(),
         requestor,

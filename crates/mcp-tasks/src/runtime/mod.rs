@@ -19,8 +19,9 @@ mod tool;
 mod worker;
 
 use std::{
+    any::Any,
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
     time::Duration,
 };
 
@@ -69,6 +70,8 @@ pub(crate) struct Inner {
     closing: CancellationToken,
     /// No background work any more.
     stop: CancellationToken,
+    /// The edge that serves it, for what bodies want of that and the runtime knows nothing of.
+    edge: OnceLock<Weak<dyn Any + Send + Sync>>,
 }
 
 impl Runtime {
@@ -95,6 +98,7 @@ impl Runtime {
             permits,
             closing: CancellationToken::new(),
             stop: stop.clone(),
+            edge: OnceLock::new(),
         });
         Ok(Self {
             inner,
@@ -167,6 +171,11 @@ impl Runtime {
     /// Tells `observer` of everything that happens from now on, for as long as it exists.
     pub fn observe(&self, observer: &Arc<dyn Observer>) {
         self.inner.engine.hub.observe(observer);
+    }
+
+    /// Lets bodies reach the edge that serves this runtime. The first one stays.
+    pub(crate) fn set_edge(&self, edge: Weak<dyn Any + Send + Sync>) {
+        let _ = self.inner.edge.set(edge);
     }
 
     /// Follows a task that others may change, so that observers hear of it, until the guard is dropped.
@@ -422,6 +431,12 @@ impl Runtime {
 }
 
 impl Inner {
+    /// The edge, if it is an `E` and still there.
+    #[cfg(feature = "client")]
+    pub(crate) fn edge<E: Any + Send + Sync>(&self) -> Option<Arc<E>> {
+        self.edge.get()?.upgrade()?.downcast().ok()
+    }
+
     pub(crate) fn tool(&self, name: &str) -> Option<Arc<ToolEntry>> {
         self.by_name.load().get(name).cloned()
     }

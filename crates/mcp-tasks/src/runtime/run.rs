@@ -94,6 +94,16 @@ async fn run(
             Body::Run(body) => contained(|| body(context.clone(), arguments))
                 .await
                 .map(Ended::Body),
+            Body::Raw(body) => {
+                let result = contained(|| body(context.clone(), arguments)).await?;
+                let (size, limit) = (result.get().len(), inner.engine.limits.result);
+                if size > limit {
+                    return Err(TaskError::internal(format!(
+                        "the result of {size} bytes exceeds the limit of {limit} bytes"
+                    )));
+                }
+                Ok(Ended::Stage(result))
+            }
             Body::Create(_) => Err(TaskError::internal("the tool's work is done outside")),
         }
     };

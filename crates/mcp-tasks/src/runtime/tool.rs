@@ -160,6 +160,9 @@ pub(crate) type PollFn = Arc<dyn Fn(PollContext) -> Boxed<()> + Send + Sync>;
 #[derive(Clone)]
 pub(crate) enum Body {
     Run(BodyFn),
+    /// Gives its result as it is: the request was no tool call.
+    #[cfg_attr(not(feature = "client"), allow(dead_code))]
+    Raw(BeforeFn),
     Create(CreateFn),
 }
 
@@ -350,6 +353,17 @@ impl TaskTool {
                     .into_task_result()
             })
         })));
+        self
+    }
+
+    /// The body of a request that is no tool call: what it returns is the outcome as it is.
+    #[cfg(feature = "client")]
+    pub(crate) fn run_raw<F, Fut>(mut self, body: F) -> Self
+    where
+        F: Fn(TaskContext, RawJson) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<RawJson, TaskError>> + Send + 'static,
+    {
+        self.body = Some(Body::Raw(Arc::new(move |cx, raw| Box::pin(body(cx, raw)))));
         self
     }
 

@@ -9,10 +9,11 @@ use serde_json::{json, value::RawValue};
 
 use super::{
     outlet::Outlet,
-    plane::{Carrier, Pending, Plane, Verdict, read_error, shut_down_error},
+    plane::{Carrier, Pending, Plane, Verdict, shut_down_error},
     session::Session,
 };
 use crate::{
+    receiver::read_error,
     runtime::{Call, CreateError, ReadError, TaskSupport, ToolEntry},
     store::Access,
     task::{ErrorObject, Generation, Outcome, RawJson, State, TaskId, TaskRecord},

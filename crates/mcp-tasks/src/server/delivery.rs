@@ -15,6 +15,7 @@ use std::{
 
 use super::{
     outlet::Outlet,
+    requests::Requests,
     session::{Session, Sessions},
 };
 use crate::{
@@ -25,7 +26,9 @@ use crate::{
 
 /// The routes of all live tasks that somebody here has to do with.
 pub(crate) struct Delivery {
-    sessions: Arc<Sessions>,
+    pub(crate) sessions: Arc<Sessions>,
+    /// Requests of ours that are under way.
+    pub(crate) requests: Requests,
     routes: papaya::HashMap<TaskId, Arc<Mutex<Route>>>,
     myself: Weak<Delivery>,
 }
@@ -93,6 +96,7 @@ impl Delivery {
     pub(crate) fn new(sessions: Arc<Sessions>) -> Arc<Self> {
         Arc::new_cyclic(|myself| Self {
             sessions,
+            requests: Requests::default(),
             routes: papaya::HashMap::new(),
             myself: myself.clone(),
         })
@@ -150,6 +154,8 @@ impl Delivery {
         route.call = Some(call);
         take_newer(&mut route, record);
         self.pump(&mut route);
+        drop(route);
+        self.send_requests();
     }
 
     /// Nothing came of it.
@@ -161,6 +167,7 @@ impl Delivery {
     pub(crate) fn named(&self, runtime: &Runtime, session: &Session, record: &Arc<TaskRecord>) {
         if let Some(route) = self.note(runtime, session, record) {
             self.pump(&mut lock(&route));
+            self.send_requests();
         }
     }
 
@@ -224,6 +231,8 @@ impl Delivery {
         route.results.push(outlet.clone());
         take_newer(&mut route, record);
         self.pump(&mut route);
+        drop(route);
+        self.send_requests();
         ResultGuard {
             delivery: self.myself.clone(),
             task: record.id.clone(),
@@ -253,6 +262,7 @@ impl Delivery {
         for task in session.add_general(outlet.clone()) {
             self.pump_task(&task);
         }
+        self.send_requests();
     }
 
     /// A stream is gone: what it carried unanswered is sent again, where there is another.
@@ -263,6 +273,7 @@ impl Delivery {
         for task in outlet.close() {
             self.pump_task(&task);
         }
+        self.requests.stream_closed(outlet, &self.myself);
     }
 
     fn pump_task(&self, id: &TaskId) {
@@ -354,6 +365,66 @@ impl Delivery {
         match namer.and_then(|session| session.general_or_wait(&record.id)) {
             Some(outlet) => Target::Stream(outlet),
             None => Target::Nowhere,
+        }
+    }
+
+    /// Where a request of ours to the client of `session` goes: on behalf of `task` on that call's own stream, or on its
+    /// newest `tasks/result`; else on the session's general stream, for a task only once the session knows it.
+    fn request_target(&self, session: &Arc<str>, task: Option<&TaskId>) -> Target {
+        let general = || self.sessions.get(session)?.general();
+        let general = || general().map_or(Target::Nowhere, Target::Stream);
+        let Some(route) = task.and_then(|task| self.route(task)) else {
+            return general();
+        };
+        let route = lock(&route);
+        let open = |outlet: &&Arc<Outlet>| outlet.is_open() && outlet.session == *session;
+        if route.is_call {
+            let call = route.call.as_ref().filter(open);
+            return call.cloned().map_or(Target::Nowhere, Target::Stream);
+        }
+        if let Some(newest) = route.results.iter().rev().find(open) {
+            return Target::Stream(newest.clone());
+        }
+        match (general(), route.knows_from) {
+            (Target::Stream(_), Some(from)) if !route.known && Instant::now() < from => {
+                Target::NotBefore(from)
+            }
+            (target, _) => target,
+        }
+    }
+
+    /// Sends the requests that had no stream to go to, where there is one now.
+    pub(crate) fn send_requests(&self) {
+        for (id, session, task) in self.requests.unsent() {
+            self.send_request(&id, &session, task.as_ref());
+        }
+    }
+
+    /// Sends a request that waits, if there is a stream for it.
+    pub(crate) fn send_request(&self, id: &str, session: &Arc<str>, task: Option<&TaskId>) {
+        loop {
+            match self.request_target(session, task) {
+                Target::Stream(outlet) if !self.requests.send_on(id, &outlet) => {}
+                Target::NotBefore(at) => {
+                    let delivery = self.myself.clone();
+                    tokio::spawn(async move {
+                        tokio::time::sleep_until(at.into()).await;
+                        if let Some(delivery) = delivery.upgrade() {
+                            delivery.send_requests();
+                        }
+                    });
+                    return;
+                }
+                Target::Stream(_) | Target::Nowhere => return,
+            }
+        }
+    }
+
+    /// Sends a notification of ours to the client of `session` where a request would go, or drops it.
+    #[cfg(feature = "client")]
+    pub(crate) fn tell(&self, session: &Arc<str>, task: Option<&TaskId>, message: Vec<u8>) {
+        if let Target::Stream(outlet) = self.request_target(session, task) {
+            outlet.send(message);
         }
     }
 

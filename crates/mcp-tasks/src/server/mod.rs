@@ -2,20 +2,25 @@
 //!
 //! A [`Tasks`] reads raw JSON-RPC, answers what concerns tasks itself and hands everything else to the inner server
 //! untouched. `plane` decides what a message is and answers it, `delivery` decides where questions and notifications
-//! go, `session` knows who is connected; `stdio` and `http` are the two transports.
+//! go, `requests` puts requests of ours to a client (`client_tasks`), `session` knows who is connected; `stdio` and `http` are the two transports.
 
 mod builder;
 mod call;
+#[cfg(feature = "client")]
+mod client_tasks;
 mod delivery;
 #[cfg(feature = "http")]
 mod http;
 mod outlet;
 mod patch;
 mod plane;
+mod requests;
 mod session;
 mod stdio;
 
 pub use builder::{Tasks, TasksBuilder};
+#[cfg(feature = "client")]
+pub use client_tasks::ClientTasks;
 #[cfg(feature = "http")]
 pub use http::{BodyError, HttpOptions, McpBody, TasksHttp, TasksLayer};
 pub use stdio::ServeError;

@@ -16,13 +16,14 @@ use super::{
     session::{Session, Sessions},
 };
 use crate::{
+    receiver::{self, read_error},
     runtime::{LogLevel, Observer, ReadError, Runtime},
     store::Access,
     task::{Answer, ErrorObject, Generation, Owner, RawJson},
     wire::{
         envelope::{self, Message, string_of},
-        error::{INVALID_PARAMS, METHOD_NOT_FOUND},
-        field, status,
+        error::METHOD_NOT_FOUND,
+        field,
         v2025_11_25::{self as g1, QuestionId},
     },
 };
@@ -88,25 +89,23 @@ impl Carrier {
     }
 }
 
-/// The one answer for unknown, expired, hidden and foreign tasks.
-pub(crate) fn not_found() -> ErrorObject {
-    ErrorObject::new(INVALID_PARAMS, "Task not found")
-}
-
 impl Plane {
     pub(crate) fn new(runtime: Runtime) -> Arc<Self> {
         let sessions = Arc::new(Sessions::default());
         let delivery = Delivery::new(sessions.clone());
         let observer: Arc<dyn Observer> = delivery.clone();
         runtime.observe(&observer);
-        Arc::new(Self {
+        let plane = Arc::new(Self {
             runtime,
             sessions,
             delivery,
             inner_tools: papaya::HashSet::new(),
             inner_tools_known: AtomicBool::new(false),
             inner_tool: OnceLock::new(),
-        })
+        });
+        let edge: std::sync::Weak<Self> = Arc::downgrade(&plane);
+        plane.runtime.set_edge(edge);
+        plane
     }
 
     pub(crate) fn learn_inner_tool(&self, name: &str) {
@@ -158,6 +157,11 @@ impl Plane {
                 self.request(session, id, method, *params, carrier).await
             }
             Message::Notification { method, params } => self.notification(session, method, *params),
+            Message::Result { id, .. } | Message::Error { id: Some(id), .. }
+                if self.delivery.requests.answered(session, id, message) =>
+            {
+                Verdict::Taken
+            }
             Message::Result { id, result } => {
                 self.answer(session, Some(id), || {
                     Ok(Answer::Result(RawJson::from_raw(result)))
@@ -206,9 +210,15 @@ impl Plane {
         let answered = match method {
             "tasks/get" => self.get(session, id, params).await,
             "tasks/list" if *session.owner() != Owner::Bearer => {
-                Box::pin(self.list(session, id, params)).await
+                Box::pin(receiver::list(&self.runtime, session.owner(), id, params))
+                    .await
+                    .map(Verdict::Reply)
             }
-            "tasks/cancel" => Box::pin(self.cancel(session, id, params)).await,
+            "tasks/cancel" => {
+                Box::pin(receiver::cancel(&self.runtime, session.owner(), id, params))
+                    .await
+                    .map(Verdict::Reply)
+            }
             "tasks/result" => Box::pin(self.result(session, id, params, carrier)).await,
             _ => return unknown(),
         };
@@ -229,61 +239,12 @@ impl Plane {
             .await
             .map_err(read_error)?;
         self.delivery.named(&self.runtime, session, &record);
-        Ok(Verdict::Reply(envelope::result(
-            id,
-            &g1::TaskView::of(&record),
-        )))
-    }
-
-    async fn list(
-        self: &Arc<Self>,
-        session: &Arc<Session>,
-        id: &RawValue,
-        params: Option<&RawValue>,
-    ) -> Result<Verdict, ErrorObject> {
-        let cursor = g1::cursor(params)?;
-        let after = cursor.as_ref().map(|cursor| &cursor.0);
-        let (mut records, more) = match self.runtime.list(session.owner(), after).await {
-            Ok(page) => page,
-            Err(error) => return Err(ErrorObject::from(&error)),
+        let view = g1::TaskView::of(&record);
+        let view = match self.delivery.requests.wants_stream(&task) {
+            true => view.asking(),
+            false => view,
         };
-        let next = more.then(|| records.last()).flatten().map(|last| {
-            g1::Cursor(crate::store::ListKey {
-                created_at: last.created_at,
-                id: last.id.clone(),
-            })
-        });
-        let now = self.runtime.clock().now();
-        records.retain(|record| !record.is_expired(now));
-        Ok(Verdict::Reply(g1::listed(id, &records, next.as_ref())))
-    }
-
-    async fn cancel(
-        self: &Arc<Self>,
-        session: &Arc<Session>,
-        id: &RawValue,
-        params: Option<&RawValue>,
-    ) -> Result<Verdict, ErrorObject> {
-        let task = g1::task_id(params)?;
-        let access = Access::Owner(session.owner().clone());
-        match self
-            .runtime
-            .cancel(&task, &access, "The task was cancelled by request.")
-            .await
-        {
-            Ok(record) => Ok(Verdict::Reply(envelope::result(
-                id,
-                &g1::TaskView::of(&record),
-            ))),
-            Err(ReadError::Terminal(record)) => Err(ErrorObject::new(
-                INVALID_PARAMS,
-                format!(
-                    "Cannot cancel task: already in terminal status '{}'",
-                    status::v2025_11_25(&record)
-                ),
-            )),
-            Err(error) => Err(read_error(error)),
-        }
+        Ok(Verdict::Reply(envelope::result(id, &view)))
     }
 
     async fn result(
@@ -360,7 +321,10 @@ impl Plane {
         {
             return Verdict::Taken;
         }
-        Verdict::Pass
+        match self.delivery.requests.told(session, method, params) {
+            true => Verdict::Taken,
+            false => Verdict::Pass,
+        }
     }
 
     async fn answer(
@@ -412,14 +376,6 @@ impl Plane {
 /// What a request that waits is told when the server has shut down and no body can end any more.
 pub(crate) fn shut_down_error() -> ErrorObject {
     ErrorObject::internal("the server is shutting down; ask again")
-}
-
-pub(crate) fn read_error(error: ReadError) -> ErrorObject {
-    match error {
-        ReadError::NotFound | ReadError::Terminal(_) => not_found(),
-        ReadError::Tool(error) => error,
-        ReadError::Store(error) => ErrorObject::from(&error),
-    }
 }
 
 /// `logging/setLevel`: ours when the inner server has no logging, else observed and passed on.

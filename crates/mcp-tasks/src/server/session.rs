@@ -37,6 +37,11 @@ pub(crate) struct SessionFacts {
     pub(crate) inner_logging: bool,
 }
 
+/// Put into the extensions of what goes on to the inner server: the session it came in.
+#[derive(Debug, Clone)]
+#[cfg_attr(not(feature = "client"), allow(dead_code))]
+pub(crate) struct CameIn(pub(crate) Arc<str>);
+
 /// One client connection.
 pub(crate) struct Session {
     pub(crate) key: Arc<str>,
@@ -51,6 +56,8 @@ pub(crate) struct Session {
     pub(super) waiting: Mutex<HashSet<TaskId>>,
     /// Requests of the client that are being answered, by the text of their id.
     pending: Mutex<HashMap<String, CancellationToken>>,
+    /// Cancelled when it ends.
+    pub(crate) ended: CancellationToken,
     /// Bodies of this session that are open.
     pub(crate) open: AtomicUsize,
     used: Mutex<Instant>,
@@ -78,6 +85,7 @@ impl Session {
             general: Mutex::default(),
             waiting: Mutex::default(),
             pending: Mutex::default(),
+            ended: CancellationToken::new(),
             open: AtomicUsize::new(0),
             used: Mutex::new(Instant::now()),
             touched: Mutex::new(Instant::now()),
@@ -235,6 +243,7 @@ impl Session {
 
     /// Ends it: its general streams close. Its owner's tasks stay.
     fn close(&self) -> Vec<Arc<Outlet>> {
+        self.ended.cancel();
         std::mem::take(&mut *lock(&self.general))
     }
 }

@@ -8,6 +8,7 @@ use std::{
 
 use rmcp::{
     RoleServer, ServerHandler,
+    model::{GetExtensions, JsonRpcMessage},
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
@@ -23,7 +24,7 @@ use super::{
     outlet::Outlet,
     patch::{self, ClientFacts},
     plane::{Carrier, Pending, Plane, Verdict},
-    session::Session,
+    session::{CameIn, Session},
 };
 use crate::{
     runtime::BuildError,
@@ -152,6 +153,8 @@ impl Tasks {
         let ended = connection
             .read_lines(BufReader::new(read), &handler, &mut work)
             .await;
+        // The client answers nothing any more: calls that wait for a task of its are not to wait for that.
+        connection.session.ended.cancel();
         // Who waits for a task can come back to it; plain calls that have begun are finished, like the inner server's.
         work.waiting.shutdown().await;
         let _ = tokio::time::timeout(DRAIN, async {
@@ -350,7 +353,7 @@ impl Connection {
             Message::Request { id, .. } => (Some(*id), true),
             _ => (None, false),
         };
-        let typed = match serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(line) {
+        let mut typed = match serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(line) {
             Ok(typed) => typed,
             Err(e) => {
                 if is_request {
@@ -365,6 +368,10 @@ impl Connection {
                 return false;
             }
         };
+        if let (Era::Session, JsonRpcMessage::Request(request)) = (era, &mut typed) {
+            let session = CameIn(self.session.key.clone());
+            request.request.extensions_mut().insert(session);
+        }
         if let (false, Message::Notification { method, params }) = (is_request, message)
             && method == "notifications/cancelled"
             && let Some(id) = cancelled_request(*params)

@@ -35,9 +35,13 @@ impl Served {
     }
 
     pub async fn service(service: TasksHttp) -> Self {
+        Self::app(axum::Router::new().route_service("/mcp", service)).await
+    }
+
+    /// The same for a whole application.
+    pub async fn app(app: axum::Router) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
-        let app = axum::Router::new().route_service("/mcp", service);
         let server = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
         Self {
             url: format!("http://{addr}/mcp"),

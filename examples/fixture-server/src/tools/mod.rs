@@ -1,6 +1,8 @@
-//! The task tools, by what they do: [`wait`], [`ask`], [`fail`], [`special`] and work done [`outside`].
+//! The task tools, by what they do: [`wait`], [`ask`], [`fail`], [`special`], work done [`outside`], and by the
+//! [`client`](client_task).
 
 mod ask;
+mod client_task;
 mod fail;
 mod outside;
 mod special;
@@ -22,6 +24,7 @@ pub(crate) fn all(counter: Arc<AtomicU64>, jobs: &Jobs) -> Vec<TaskTool> {
         fail::tools(),
         special::tools(counter),
         outside::tools(jobs),
+        client_task::tools(),
     ]
     .concat()
 }

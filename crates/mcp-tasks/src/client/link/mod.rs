@@ -1,4 +1,5 @@
-//! The two links that carry raw JSON-RPC to a server: lines (stdio, any byte pair) and Streamable HTTP.
+//! The two links that carry raw JSON-RPC to a server: lines (stdio, any byte pair) and Streamable HTTP. A server that
+//! asks its client has a third, over the streams of the client's session (`crate::server`).
 //!
 //! A [`Link`] takes messages as bytes; what comes back arrives on one channel as [`Inbound`], with the stream it came
 //! on where the transport has streams. What became of a *request* is always told there too ([`Inbound::Lost`]); what
@@ -21,16 +22,16 @@ pub(super) const MAX_MESSAGE: usize = 64 << 20;
 
 /// A message to the server.
 #[derive(Debug, Clone)]
-pub(super) struct Outgoing {
+pub(crate) struct Outgoing {
     /// The JSON text, without a line end.
-    pub(super) bytes: Bytes,
+    pub(crate) bytes: Bytes,
     /// What it is.
-    pub(super) kind: Kind,
+    pub(crate) kind: Kind,
 }
 
 /// What a message to the server is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// The request `initialize`, with the JSON text of its id.
     Initialize(Arc<str>),
     /// The notification `notifications/initialized`.
@@ -43,7 +44,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// The id of a request.
-    pub(super) fn id(&self) -> Option<&Arc<str>> {
+    pub(crate) fn id(&self) -> Option<&Arc<str>> {
         match self {
             Self::Initialize(id) | Self::Request(id) => Some(id),
             Self::Initialized | Self::Other => None,
@@ -53,7 +54,7 @@ impl Kind {
 
 /// What came from the server.
 #[derive(Debug)]
-pub(super) enum Inbound {
+pub(crate) enum Inbound {
     /// A message.
     Message {
         /// The JSON text.
@@ -77,20 +78,20 @@ pub(super) enum Inbound {
 
 /// Why a message did not get through.
 #[derive(Debug, Clone)]
-pub(super) struct Lost {
+pub(crate) struct Lost {
     /// Whether the server may have seen it.
-    pub(super) sent: bool,
+    pub(crate) sent: bool,
     /// Whether it is worth another try.
-    pub(super) kind: LostKind,
+    pub(crate) kind: LostKind,
     /// How long the server asked us to wait.
-    pub(super) retry_after: Option<Duration>,
+    pub(crate) retry_after: Option<Duration>,
     /// What happened, for a person.
-    pub(super) why: String,
+    pub(crate) why: String,
 }
 
 /// Whether another try is worth it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LostKind {
+pub(crate) enum LostKind {
     /// It is.
     Transient,
     /// The connection is gone for good.
@@ -107,7 +108,7 @@ pub(super) enum LostKind {
 
 impl Lost {
     /// A failure of this kind.
-    pub(super) fn new(kind: LostKind, sent: bool, why: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: LostKind, sent: bool, why: impl Into<String>) -> Self {
         Self {
             sent,
             kind,
@@ -125,7 +126,7 @@ impl Lost {
 
 /// A connection that carries raw messages.
 #[async_trait]
-pub(super) trait Link: Send + Sync + 'static {
+pub(crate) trait Link: Send + Sync + 'static {
     /// Sends a message. A request is accepted here and its fate told on the channel; anything else is done when this
     /// returns.
     async fn send(&self, message: Outgoing) -> Result<(), Lost>;

@@ -35,7 +35,7 @@ use super::{
     builder::OwnerRule,
     patch::{self, ClientFacts},
     plane::{Carrier, Plane, Verdict},
-    session::Session,
+    session::{CameIn, Session},
 };
 use crate::{
     runtime::BuildError,
@@ -308,7 +308,7 @@ impl Shared {
     /// What is not usual here is boxed: the future of every poll would have room for it.
     async fn post(
         self: &Arc<Self>,
-        parts: Parts,
+        mut parts: Parts,
         body: McpBody,
         owner: Owner,
     ) -> Response<McpBody> {
@@ -347,6 +347,7 @@ impl Shared {
         }
         match self.plane.handle(&session, &message, &Carrier::Own).await {
             Verdict::Pass => {
+                parts.extensions.insert(CameIn(session.key.clone()));
                 let response = self.pass(&parts, bytes.clone()).await;
                 sse::keep_open(response, session)
             }

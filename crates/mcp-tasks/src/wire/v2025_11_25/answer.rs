@@ -29,6 +29,15 @@ impl<'a> TaskView<'a> {
         }
     }
 
+    /// The same for a task that has something to ask and no stream to do so: its requestor has to open `tasks/result`.
+    #[must_use]
+    pub fn asking(mut self) -> Self {
+        if self.status == Status::Working {
+            self.status = Status::InputRequired;
+        }
+        self
+    }
+
     /// The task as a creation answer tells it: always working, even if the body has ended.
     fn created(record: &'a TaskRecord) -> Self {
         Self {

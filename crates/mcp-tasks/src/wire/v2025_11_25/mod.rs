@@ -9,7 +9,7 @@ mod question;
 mod request;
 
 pub use answer::{CancelledOutcome, TaskView, created, listed, outcome, related_task};
-pub use capability::server_tasks;
+pub use capability::{ClientTaskSupport, client_tasks, server_tasks};
 pub use question::{
     INPUT_META, QuestionId, cancelled, log_message, progress, question, question_method,
     status_changed,

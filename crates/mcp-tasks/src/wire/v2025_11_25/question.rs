@@ -10,7 +10,7 @@ use crate::task::{Input, InputKind, RawJson, TaskId, TaskRecord};
 pub const INPUT_META: &str = "mcp-tasks/input";
 
 /// The method that carries a question.
-pub fn question_method(kind: InputKind) -> &'static str {
+pub const fn question_method(kind: InputKind) -> &'static str {
     match kind {
         InputKind::ElicitForm | InputKind::ElicitUrl => "elicitation/create",
         InputKind::Sample => "sampling/createMessage",
