@@ -1,8 +1,26 @@
 //! Protocol 2026-07-28 and its extension `io.modelcontextprotocol/tasks` (SEP-2663): every request says for itself
 //! which revision it speaks, who sends it and what that client can do.
 
+mod answer;
+mod meta;
+mod notification;
+mod request;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+pub use answer::{
+    ServerMeta, acknowledged, created, got, input_required, outcome, refused_plainly,
+    tasks_undeclared, unknown_method,
+};
+pub use meta::{LEGACY_VERSIONS, RequestMeta, Revision};
+pub use notification::{
+    ACKNOWLEDGED, acknowledged as subscription_acknowledged, cancelled as subscription_cancelled,
+    ended as subscription_ended, task_changed, tools_changed,
+};
+pub use request::{
+    Listen, MAX_LISTENED, ToolCall, Update, check_response, listen, responses, tool_call, update,
+};
 
 use super::envelope::string_of;
 
