@@ -146,7 +146,9 @@ pub fn outcome(id: &RawValue, record: &TaskRecord, related: bool) -> Option<Vec<
     match &record.state {
         State::Active => None,
         State::Cancelled => Some(envelope::error(Some(id), &CancelledOutcome::error(record))),
-        State::Finished(Outcome::Error(error)) => Some(envelope::error(Some(id), &known_here(error))),
+        State::Finished(Outcome::Error(error)) => {
+            Some(envelope::error(Some(id), &known_here(error)))
+        }
         State::Finished(Outcome::Result { json, .. }) => {
             let Some(mut result) = RawObject::parse(json.as_raw()) else {
                 let error = ErrorObject::internal("the task's result is not an object");

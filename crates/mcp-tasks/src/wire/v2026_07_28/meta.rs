@@ -71,11 +71,7 @@ impl<'a> RequestMeta<'a> {
             version: Option<&'a RawValue>,
             #[serde(borrow, default, rename = "io.modelcontextprotocol/clientInfo")]
             client_info: Option<&'a RawValue>,
-            #[serde(
-                borrow,
-                default,
-                rename = "io.modelcontextprotocol/clientCapabilities"
-            )]
+            #[serde(borrow, default, rename = "io.modelcontextprotocol/clientCapabilities")]
             capabilities: Option<&'a RawValue>,
             #[serde(borrow, default, rename = "io.modelcontextprotocol/logLevel")]
             log_level: Option<&'a RawValue>,
@@ -178,7 +174,10 @@ mod tests {
     #[test]
     fn only_an_object_in_this_requests_capabilities_declares_tasks() {
         for (capabilities, declared) in [
-            (r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#, true),
+            (
+                r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#,
+                true,
+            ),
             (
                 r#"{"extensions":{"io.modelcontextprotocol\/tasks":{"new":1}}}"#,
                 true,

@@ -186,8 +186,7 @@ mod tests {
             assert_eq!(error.code, -32602);
             assert!(error.message.contains("taskIds"), "{}", error.message);
         }
-        let params =
-            raw(r#"{"notifications":{"taskIds":["a","b","a"],"toolsListChanged":true}}"#);
+        let params = raw(r#"{"notifications":{"taskIds":["a","b","a"],"toolsListChanged":true}}"#);
         let wanted = listen(Some(&params)).unwrap();
         assert_eq!(wanted.tasks.unwrap().len(), 2);
         assert!(wanted.tools_changed);
