@@ -11,12 +11,16 @@ use super::{
     connection::Connection,
     drive::other_task,
     link::LostKind,
+    v2026_07_28 as modern,
     waiting::{Abandon, Reply},
 };
 use crate::task::RawJson;
 
 /// What the server told of this task.
-fn told_of(task: &str, info: &RawJson) -> Result<TaskInfo, TaskClientError> {
+fn told_of(connection: &Connection, task: &str, info: &RawJson) -> Result<TaskInfo, TaskClientError> {
+    if connection.modern.get().is_some() {
+        return modern::info_of(task, info);
+    }
     let info = TaskInfo::read(info.as_raw())?;
     match info.task_id == task {
         true => Ok(info),
@@ -48,7 +52,12 @@ impl Connection {
                     .await
             };
             let failed = match tokio::time::timeout(timeout, one).await {
-                Ok(Reply::Result(result)) => return Ok(result),
+                Ok(Reply::Result(result)) => {
+                    if self.modern.get().is_some() {
+                        modern::complete(method, result.as_raw())?;
+                    }
+                    return Ok(result);
+                }
                 Ok(Reply::Error(error)) => return Err(TaskClientError::Rpc(error)),
                 Ok(Reply::Lost(lost)) if lost.kind == LostKind::Closed => {
                     return Err(self.closed_error(task));
@@ -84,7 +93,7 @@ impl Connection {
             .read("tasks/get", &json!({ "taskId": task }), Some(task))
             .await
         {
-            Ok(info) => told_of(task, &info),
+            Ok(info) => told_of(self, task, &info),
             Err(TaskClientError::Rpc(error))
                 if existed && error.code == ErrorCode::INVALID_PARAMS =>
             {
@@ -107,11 +116,14 @@ impl Connection {
                 "the server does not declare tasks.cancel".to_owned(),
             ));
         }
+        if self.modern.get().is_some() {
+            return self.cancelled_modern(task, existed).await;
+        }
         let refused = match self
             .read("tasks/cancel", &json!({ "taskId": task }), Some(task))
             .await
         {
-            Ok(info) => return told_of(task, &info),
+            Ok(info) => return told_of(self, task, &info),
             Err(TaskClientError::Rpc(error)) if error.code == ErrorCode::INVALID_PARAMS => error,
             Err(error) => return Err(error),
         };
@@ -123,11 +135,22 @@ impl Connection {
         }
     }
 
+    /// `tasks/cancel` for a task that nobody waits for any more.
+    pub(super) async fn cancel_only(self: &Arc<Self>, task: &str) -> Result<(), TaskClientError> {
+        match self.modern.get() {
+            Some(_) => self.cancel_modern(task).await,
+            None => self.cancel_task(task, true).await.map(drop),
+        }
+    }
+
     /// `tasks/list`, all pages.
     pub(super) async fn list_tasks(self: &Arc<Self>) -> Result<Vec<TaskInfo>, TaskClientError> {
         if !self.server.get().is_some_and(|server| server.list) {
             return Err(TaskClientError::TasksUnsupported(
-                "the server does not declare tasks.list".to_owned(),
+                match self.modern.get() {
+                    Some(_) => "there is no tasks/list in 2026-07-28".to_owned(),
+                    None => "the server does not declare tasks.list".to_owned(),
+                },
             ));
         }
         let mut tasks = Vec::new();

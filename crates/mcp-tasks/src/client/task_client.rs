@@ -19,6 +19,10 @@ use super::{
     drive::{self, Start},
     remote::spawn,
 };
+use crate::{
+    task::Generation,
+    wire::{v2025_11_25, v2026_07_28},
+};
 
 /// A connection to an MCP server whose tools may run as tasks.
 ///
@@ -102,7 +106,18 @@ impl TaskClient {
             .map_or("", |server| &server.version)
     }
 
-    /// Whether the server runs tool calls as tasks (`tasks.requests.tools.call`, under 2025-11-25).
+    /// The generation of tasks that is spoken: what [`protocol_version`](Self::protocol_version) says has either those
+    /// of 2025-11-25, or the extension's of 2026-07-28, or none.
+    pub fn generation(&self) -> Generation {
+        match self.protocol_version() {
+            v2026_07_28::VERSION => Generation::V2026_07_28,
+            v2025_11_25::VERSION => Generation::V2025_11_25,
+            _ => Generation::Legacy,
+        }
+    }
+
+    /// Whether the server runs tool calls as tasks (`tasks.requests.tools.call` under 2025-11-25, the extension
+    /// `io.modelcontextprotocol/tasks` under 2026-07-28).
     pub fn supports_tasks(&self) -> bool {
         self.connection
             .server
@@ -188,7 +203,7 @@ impl TaskClient {
     /// All tasks that the server lists for us (`tasks/list`, every page).
     ///
     /// # Errors
-    /// `TasksUnsupported` if the server does not declare `tasks.list`, `Protocol` for pages that never end.
+    /// `TasksUnsupported` if the server does not declare `tasks.list` (2026-07-28 has no list), `Protocol` for pages that never end.
     pub async fn list_tasks(&self) -> Result<Vec<TaskInfo>, TaskClientError> {
         self.connection.list_tasks().await
     }

@@ -63,6 +63,8 @@ pub(crate) fn question(id: Value, key: Option<&str>) -> Value {
 pub(crate) struct Script {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     out: WriteHalf<DuplexStream>,
+    /// Whether it gets `server/discover` to see; else that is refused without a word.
+    pub(crate) modern: bool,
 }
 
 impl Script {
@@ -74,6 +76,7 @@ impl Script {
             Self {
                 lines: BufReader::new(read).lines(),
                 out,
+                modern: false,
             },
             tokio::io::split(theirs),
         )
@@ -81,8 +84,14 @@ impl Script {
 
     /// The next message of the client; `None` when it is gone.
     pub(crate) async fn next(&mut self) -> Option<Value> {
-        let line = self.lines.next_line().await.unwrap()?;
-        Some(serde_json::from_str(&line).unwrap())
+        loop {
+            let line = self.lines.next_line().await.unwrap()?;
+            let message: Value = serde_json::from_str(&line).unwrap();
+            if self.modern || message["method"] != "server/discover" {
+                return Some(message);
+            }
+            self.send(refusal(&message, -32601, "what is that?")).await;
+        }
     }
 
     /// The next message, which has to be this method.
@@ -204,7 +213,17 @@ pub(crate) struct HttpScript {
 }
 
 impl HttpScript {
+    /// One that knows no `server/discover`.
     pub(crate) async fn start() -> Self {
+        Self::begin(false).await
+    }
+
+    /// One that gets everything to see.
+    pub(crate) async fn modern() -> Self {
+        Self::begin(true).await
+    }
+
+    async fn begin(modern: bool) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (to_posts, posts) = mpsc::unbounded_channel();
@@ -214,6 +233,14 @@ impl HttpScript {
             async move {
                 let (parts, body) = request.into_parts();
                 let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
+                let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+                if !modern && body["method"] == "server/discover" {
+                    let what = "Bad Request: no session";
+                    return Response::builder()
+                        .status(400)
+                        .body(Body::from(what))
+                        .unwrap();
+                }
                 let (reply, response) = oneshot::channel();
                 let queue = if parts.method == Method::GET {
                     to_gets
@@ -223,7 +250,7 @@ impl HttpScript {
                 let _ = queue.send(Exchange {
                     method: parts.method,
                     headers: parts.headers,
-                    body: serde_json::from_slice(&body).unwrap_or_default(),
+                    body,
                     reply,
                 });
                 response.await.unwrap_or_else(|_| {
