@@ -72,6 +72,7 @@ impl From<InputError> for TaskError {
             InputError::Rejected(error) => Self::relayed(error),
             InputError::TaskEnded => Self::gone(),
             InputError::Store(error) => error.into(),
+            InputError::Unsupported(capability) => Self::unsupported(capability),
             other => Self::internal(other.to_string()),
         }
     }

@@ -1,8 +1,11 @@
 //! What bodies and handlers are given.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, AtomicU32, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
 use rmcp::model::{ClientCapabilities, Implementation};
@@ -95,6 +98,19 @@ pub(crate) struct Shared {
     pub(crate) ended: AtomicBool,
     next_key: AtomicU32,
     progress: Mutex<f64>,
+    /// For a requestor of 2026-07-28, which gets progress as the status message.
+    telling: Mutex<Telling>,
+}
+
+/// When a status message was last written, and what waits for the next time.
+#[derive(Default)]
+struct Telling {
+    last: Option<Instant>,
+    waiting: Option<String>,
+}
+
+fn lock_telling(telling: &Mutex<Telling>) -> MutexGuard<'_, Telling> {
+    telling.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl TaskContext {
@@ -112,6 +128,7 @@ impl TaskContext {
             ended: AtomicBool::new(false),
             next_key: AtomicU32::new(0),
             progress: Mutex::new(f64::NEG_INFINITY),
+            telling: Mutex::default(),
         }))
     }
 
@@ -189,6 +206,52 @@ impl TaskContext {
             .engine
             .hub
             .each_observer(|observer| observer.progress(&self.0.started, &event));
+        let started = &self.0.started;
+        if started.origin.generation == Generation::V2026_07_28 && !started.hidden {
+            self.tell(&event);
+        }
+    }
+
+    /// Progress as a status message, at most once per poll interval: tasks of 2026-07-28 have no other way to show it.
+    fn tell(&self, event: &ProgressEvent) {
+        let text = match (&event.message, event.total) {
+            (Some(message), _) => message.clone(),
+            (None, Some(total)) => format!("{} of {total}", event.done),
+            (None, None) => event.done.to_string(),
+        };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        let every = Duration::from_millis(self.0.started.poll_interval_ms);
+        let due = {
+            let mut telling = lock_telling(&self.0.telling);
+            if telling.waiting.replace(text).is_some() {
+                // Somebody is about to write the newest.
+                return;
+            }
+            let last = telling.last.filter(|last| last.elapsed() < every);
+            last.map(|last| last + every)
+        };
+        let context = self.clone();
+        runtime.spawn(async move {
+            if let Some(due) = due {
+                tokio::select! {
+                    () = tokio::time::sleep_until(due.into()) => {}
+                    () = context.0.signals.stop.cancelled() => return,
+                    () = context.0.signals.cancel.cancelled() => return,
+                }
+            }
+            let text = {
+                let mut telling = lock_telling(&context.0.telling);
+                telling.last = Some(Instant::now());
+                telling.waiting.take()
+            };
+            if let Some(text) = text.filter(|_| !context.is_over())
+                && let Err(error) = context.status(text).await
+            {
+                tracing::debug!(task = %context.task_id(), %error, "progress was not stored");
+            }
+        });
     }
 
     /// Logs to the requestor, best effort.

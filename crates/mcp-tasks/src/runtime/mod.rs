@@ -45,7 +45,7 @@ pub(crate) use tool::ToolEntry;
 
 use crate::{
     store::{Access, ListKey, StoreError, TaskStore},
-    task::{Clock, ErrorObject, Owner, TaskId, TaskRecord, WorkerId},
+    task::{Clock, ErrorObject, Owner, Phase, TaskId, TaskRecord, WorkerId},
 };
 
 /// Task tools on a store. Cloning shares it; when the last clone is dropped, its background work ends.
@@ -283,27 +283,61 @@ impl Runtime {
         requestor: Option<&Requestor>,
     ) -> Result<Arc<TaskRecord>, ReadError> {
         let record = self.inner.engine.get_visible(id, access).await?;
-        if record.is_terminal() {
-            return Ok(record);
-        }
+        self.wait_from(record, access, requestor, TaskRecord::is_terminal)
+            .await
+    }
+
+    /// Waits until a hidden task has ended or has something to ask, and returns the record that says so.
+    pub(crate) async fn wait_for_turn(
+        &self,
+        id: &TaskId,
+        access: &Access,
+        requestor: &Requestor,
+    ) -> Result<Arc<TaskRecord>, ReadError> {
+        let record = self.inner.engine.get(id, access).await?;
+        self.wait_from(record, access, Some(requestor), |record| {
+            record.phase() != Phase::Working
+        })
+        .await
+    }
+
+    async fn wait_from(
+        &self,
+        mut record: Arc<TaskRecord>,
+        access: &Access,
+        requestor: Option<&Requestor>,
+        done: impl Fn(&TaskRecord) -> bool + Copy,
+    ) -> Result<Arc<TaskRecord>, ReadError> {
+        let engine = &self.inner.engine;
+        let id = record.id.clone();
+        let until = || {
+            engine.wait_until(&id, access, move |record| {
+                done(record).then(|| record.clone())
+            })
+        };
         let lazy = self
             .inner
             .tool(&record.origin.tool)
-            .filter(|tool| tool.on_result.is_some() || tool.on_get.is_some());
+            .filter(|tool| tool.on_result.is_some() || tool.on_get.is_some())
+            // Its job begins after the stage before it.
+            .filter(|_| !record.origin.before);
         let Some(tool) = lazy else {
-            return self.inner.engine.wait_terminal(id, access).await;
+            return if done(&record) {
+                Ok(record)
+            } else {
+                until().await
+            };
         };
         let ask = tool.on_result.as_ref().or(tool.on_get.as_ref());
         loop {
-            let record = self.inner.engine.get_visible(id, access).await?;
-            if record.is_terminal() {
+            if done(&record) {
                 return Ok(record);
             }
             context::poll(&self.inner, ask, &record, requestor).await?;
             let pause = Duration::from_millis(record.poll_interval_ms);
-            match tokio::time::timeout(pause, self.inner.engine.wait_terminal(id, access)).await {
+            match tokio::time::timeout(pause, until()).await {
                 Ok(ended) => return ended,
-                Err(_elapsed) => {}
+                Err(_elapsed) => record = engine.get(&id, access).await?,
             }
         }
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     BuildError, CreateContext, CreatedTask, Limits, PollContext, TaskContext, TaskError,
-    schema::{self, Schema},
+    schema::{self, ParamHeader, Schema},
 };
 use crate::task::RawJson;
 
@@ -431,6 +431,7 @@ impl TaskTool {
             self.input.unwrap_or_else(|| json!({"type": "object"})),
         )?;
         schema::check_input(&input).map_err(&wrong)?;
+        let param_headers = schema::param_headers(&input);
         let input_schema = Schema::compile(&input)
             .map_err(|e| wrong(format!("the input schema is not valid: {e}")))?;
         let output = self
@@ -488,6 +489,7 @@ impl TaskTool {
             options: self.options,
             plain,
             listed,
+            param_headers,
             input_schema,
             output_schema,
             before: self.before,
@@ -571,6 +573,9 @@ pub(crate) struct ToolEntry {
     pub(crate) plain: RawJson,
     /// The definition with `execution`, for 2025-11-25.
     pub(crate) listed: RawJson,
+    /// The parameters that clients of 2026-07-28 repeat in headers.
+    #[cfg_attr(not(feature = "http"), allow(dead_code))]
+    pub(crate) param_headers: Vec<ParamHeader>,
     pub(crate) input_schema: Schema,
     pub(crate) output_schema: Option<Schema>,
     pub(crate) before: Option<BeforeFn>,

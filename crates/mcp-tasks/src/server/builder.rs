@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::plane::Plane;
+use super::{plane::Plane, v2026_07_28::StateKey};
 use crate::{
     runtime::{BuildError, Limits, Runtime, TaskHandle, TaskTool},
     store::{MemoryStore, StoreError, TaskStore},
@@ -20,6 +20,8 @@ pub struct Tasks {
     pub(crate) plane: Arc<Plane>,
     #[cfg(feature = "http")]
     pub(crate) owner: Option<OwnerRule>,
+    #[cfg(feature = "http")]
+    pub(crate) strict_names: bool,
 }
 
 /// Collects what a [`Tasks`] is made of.
@@ -29,8 +31,12 @@ pub struct TasksBuilder {
     limits: Limits,
     clock: Clock,
     tools: Vec<TaskTool>,
+    state_key: Option<Vec<u8>>,
+    tells_server: bool,
     #[cfg(feature = "http")]
     owner: Option<OwnerRule>,
+    #[cfg(feature = "http")]
+    strict_names: bool,
 }
 
 impl Tasks {
@@ -41,8 +47,12 @@ impl Tasks {
             limits: Limits::default(),
             clock: Clock::system(),
             tools: Vec::new(),
+            state_key: None,
+            tells_server: true,
             #[cfg(feature = "http")]
             owner: None,
+            #[cfg(feature = "http")]
+            strict_names: false,
         }
     }
 
@@ -120,6 +130,27 @@ impl TasksBuilder {
         self
     }
 
+    /// The key that seals the state which a client of 2026-07-28 brings back with its answers (`basic/patterns/mrtr`):
+    /// at least 32 random bytes, the same on all replicas. Without it one is generated and kept in the store.
+    pub fn request_state_key(mut self, key: impl Into<Vec<u8>>) -> Self {
+        self.state_key = Some(key.into());
+        self
+    }
+
+    /// Whether results of 2026-07-28 say who answers, in `_meta` (they do).
+    pub fn server_info_in_results(mut self, tells: bool) -> Self {
+        self.tells_server = tells;
+        self
+    }
+
+    /// Over HTTP: whether a `tasks/*` request of 2026-07-28 without the header `Mcp-Name` is refused. It is not: a
+    /// popular client does not send it.
+    #[cfg(feature = "http")]
+    pub fn strict_mcp_name(mut self, strict: bool) -> Self {
+        self.strict_names = strict;
+        self
+    }
+
     /// Over HTTP: whom a request stands for, from its headers or from what an authentication layer put into its
     /// extensions. Tasks are bound to that name and nobody else can tell that they exist; `None` is answered 401.
     /// With it `tasks/list` is offered (2025-11-25 `basic/utilities/tasks`, Task Isolation and Access Control).
@@ -151,10 +182,19 @@ impl TasksBuilder {
         for tool in self.tools {
             runtime.add_tool(tool)?;
         }
+        let state_key = match self.state_key {
+            Some(key) if key.len() < 32 => {
+                return Err(BuildError::StateKey(key.len()));
+            }
+            Some(key) => StateKey::given(key),
+            None => StateKey::default(),
+        };
         Ok(Tasks {
-            plane: Plane::new(runtime),
+            plane: Plane::new(runtime, state_key, self.tells_server),
             #[cfg(feature = "http")]
             owner: self.owner,
+            #[cfg(feature = "http")]
+            strict_names: self.strict_names,
         })
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A [`Tasks`] reads raw JSON-RPC, answers what concerns tasks itself and hands everything else to the inner server
 //! untouched. `plane` decides what a message is and answers it, `delivery` decides where questions and notifications
-//! go, `requests` puts requests of ours to a client (`client_tasks`), `session` knows who is connected; `stdio` and `http` are the two transports.
+//! go, `requests` puts requests of ours to a client (`client_tasks`), `session` knows who is connected;
+//! `v2026_07_28` answers the requests of that revision, which know no sessions; `stdio` and `http` are the two transports.
 
 mod builder;
 mod call;
@@ -17,6 +18,7 @@ mod plane;
 mod requests;
 mod session;
 mod stdio;
+mod v2026_07_28;
 
 pub use builder::{Tasks, TasksBuilder};
 #[cfg(feature = "client")]

@@ -14,6 +14,7 @@ use super::{
     delivery::Delivery,
     outlet::Outlet,
     session::{Session, Sessions},
+    v2026_07_28::{Fault, InnerFacts, StateKey, Subscription, Subscriptions},
 };
 use crate::{
     receiver::{self, read_error},
@@ -41,6 +42,12 @@ pub(crate) struct Plane {
     inner_tools_known: AtomicBool,
     /// Asks the inner server for a tool of that name, where it can be asked.
     pub(crate) inner_tool: OnceLock<HasTool>,
+    /// What is known of the inner server without a session of it.
+    pub(crate) inner: InnerFacts,
+    pub(crate) subscriptions: Arc<Subscriptions>,
+    pub(crate) state_key: StateKey,
+    /// Results of 2026-07-28 say who answers.
+    pub(crate) tells_server: bool,
 }
 
 /// What to do with a message.
@@ -51,8 +58,12 @@ pub(crate) enum Verdict {
     Reply(Vec<u8>),
     /// Taken; there is nothing to answer.
     Taken,
+    /// Refused, and as far as a transport has to know why.
+    Refused(Vec<u8>, Fault),
     /// Answered later, with messages of its own before that.
     Pending(Pending),
+    /// A subscription of 2026-07-28, begun.
+    Listen(Arc<Subscription>),
 }
 
 /// An answer that takes its time.
@@ -90,10 +101,13 @@ impl Carrier {
 }
 
 impl Plane {
-    pub(crate) fn new(runtime: Runtime) -> Arc<Self> {
+    pub(crate) fn new(runtime: Runtime, state_key: StateKey, tells_server: bool) -> Arc<Self> {
         let sessions = Arc::new(Sessions::default());
         let delivery = Delivery::new(sessions.clone());
         let observer: Arc<dyn Observer> = delivery.clone();
+        runtime.observe(&observer);
+        let subscriptions = Arc::new(Subscriptions::default());
+        let observer: Arc<dyn Observer> = subscriptions.clone();
         runtime.observe(&observer);
         let plane = Arc::new(Self {
             runtime,
@@ -102,6 +116,10 @@ impl Plane {
             inner_tools: papaya::HashSet::new(),
             inner_tools_known: AtomicBool::new(false),
             inner_tool: OnceLock::new(),
+            inner: InnerFacts::default(),
+            subscriptions,
+            state_key,
+            tells_server,
         });
         let edge: std::sync::Weak<Self> = Arc::downgrade(&plane);
         plane.runtime.set_edge(edge);
@@ -122,8 +140,12 @@ impl Plane {
 
     /// Tells every connected client that the list of tools changed.
     pub(crate) fn tools_changed(&self) {
+        self.subscriptions.tools_changed();
         for session in self.sessions.all() {
-            if let Some(outlet) = session.general() {
+            // A pipe on which nobody has begun a session has nobody who expects it.
+            if session.facts.load().is_some()
+                && let Some(outlet) = session.general()
+            {
                 outlet.send(envelope::notification(
                     "notifications/tools/list_changed",
                     &json!({}),

@@ -4,6 +4,8 @@
 //! SSE is opened only when there is something to wait for.
 
 mod guard;
+mod headers;
+mod listen;
 mod patching;
 mod sessions;
 mod sse;
@@ -36,10 +38,11 @@ use super::{
     patch::{self, ClientFacts},
     plane::{Carrier, Plane, Verdict},
     session::{CameIn, Session},
+    v2026_07_28::{Fault, Incoming, Ours},
 };
 use crate::{
     runtime::BuildError,
-    task::Owner,
+    task::{Generation, Owner},
     wire::{
         envelope::{self, Message},
         v2025_11_25 as g1, v2026_07_28 as g2,
@@ -75,7 +78,7 @@ const PROTOCOL_VERSION: &str = "mcp-protocol-version";
 const LAST_EVENT_ID: &str = "last-event-id";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// The revisions that have sessions; a header with another one is the inner server's to judge.
-const SESSION_VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", g1::VERSION];
+const SESSION_VERSIONS: [&str; 4] = g2::LEGACY_VERSIONS;
 
 /// How the HTTP edge behaves.
 #[derive(Debug, Clone)]
@@ -133,6 +136,7 @@ impl Tasks {
     ) -> Result<TasksHttp, BuildError> {
         let factory = Arc::new(factory);
         if let Ok(handler) = factory() {
+            self.plane.inner.learn(&handler);
             self.plane
                 .check_names(|name| handler.get_tool(name).is_some())?;
         }
@@ -175,6 +179,7 @@ impl Tasks {
         Ok(TasksLayer {
             plane: self.plane.clone(),
             owner,
+            strict_names: self.strict_names,
             options,
         })
     }
@@ -185,6 +190,7 @@ impl Tasks {
 pub struct TasksLayer {
     plane: Arc<Plane>,
     owner: OwnerRule,
+    strict_names: bool,
     options: HttpOptions,
 }
 
@@ -213,6 +219,7 @@ impl TasksLayer {
             guard: Guard::new(&self.options),
             options: self.options.clone(),
             owner: self.owner.clone(),
+            strict_names: self.strict_names,
             plane: self.plane.clone(),
             keeper: std::sync::Once::new(),
             returning: sessions::Returning::default(),
@@ -254,6 +261,7 @@ impl std::fmt::Debug for TasksHttp {
 struct Shared {
     plane: Arc<Plane>,
     owner: OwnerRule,
+    strict_names: bool,
     guard: Guard,
     options: HttpOptions,
     inner: Inner,
@@ -332,9 +340,12 @@ impl Shared {
             let initialize = self.initialize(parts, &message, bytes.clone(), owner);
             return Box::pin(initialize).await;
         }
+        if self.is_once(&parts, &message) {
+            return self.once(&parts, &message, bytes.clone(), &owner).await;
+        }
         let session = match self.session_of(&parts, &message, &owner).await {
             SessionOf::Known(session) => session,
-            // Sessions the inner server does not know, older transports, and 2026-07-28: not ours to answer.
+            // Sessions the inner server does not know, and older transports: not ours to answer.
             SessionOf::Inner => return self.pass(&parts, bytes.clone()).await,
             SessionOf::Gone => return text(StatusCode::NOT_FOUND, "Not Found: Session not found"),
         };
@@ -355,9 +366,95 @@ impl Shared {
             Verdict::Taken => empty(StatusCode::ACCEPTED),
             Verdict::Pending(pending) => {
                 let keep_alive = self.options.sse_keep_alive;
-                Box::pin(sse::answer(&self.plane, session, pending, keep_alive)).await
+                Box::pin(sse::answer(&self.plane, Some(session), pending, keep_alive)).await
+            }
+            // Only requests of 2026-07-28 come to these.
+            Verdict::Refused(reply, fault) => json(status_of(fault), reply),
+            Verdict::Listen(_) => empty(StatusCode::ACCEPTED),
+        }
+    }
+
+    /// Whether a message is one of 2026-07-28, or of a revision after it that nobody here speaks.
+    fn is_once(&self, parts: &Parts, message: &Message<'_>) -> bool {
+        let Message::Request { params, .. } = message else {
+            return false;
+        };
+        match g2::named_version(*params) {
+            Some(named) => g2::Revision::of(&named) != g2::Revision::Legacy,
+            None => {
+                let mut named = parts.headers.get_all(PROTOCOL_VERSION).iter();
+                named.any(|version| version.as_bytes() >= g2::VERSION.as_bytes())
             }
         }
+    }
+
+    /// Answers a request of 2026-07-28. An `Mcp-Session-Id` on it means nothing.
+    async fn once(
+        self: &Arc<Self>,
+        parts: &Parts,
+        message: &Message<'_>,
+        bytes: Bytes,
+        owner: &Owner,
+    ) -> Response<McpBody> {
+        let Message::Request { id, method, params } = message else {
+            return self.pass(parts, bytes).await;
+        };
+        let ours = self.plane.concern(method, *params);
+        match &ours {
+            Ours::No if matches!(&**method, "tools/list" | "server/discover") => {
+                return Box::pin(self.patched_once(parts, method, bytes)).await;
+            }
+            Ours::No => return self.pass(parts, bytes).await,
+            _ => {}
+        }
+        let checked = headers::check(&parts.headers, method, *params, &ours, self.strict_names);
+        if let Err(error) = checked {
+            return json(StatusCode::BAD_REQUEST, envelope::error(Some(id), &error));
+        }
+        let request = Incoming {
+            id,
+            method,
+            params: *params,
+            owner,
+            carrier: &Carrier::Own,
+            pipe: None,
+        };
+        let keep_alive = self.options.sse_keep_alive;
+        match self.plane.answer_once(&request, ours).await {
+            Verdict::Reply(reply) => json(StatusCode::OK, reply),
+            Verdict::Refused(reply, fault) => json(status_of(fault), reply),
+            Verdict::Pending(pending) => {
+                Box::pin(sse::answer(&self.plane, None, pending, keep_alive)).await
+            }
+            Verdict::Listen(subscription) => {
+                let inner = self.pass(parts, bytes).await;
+                let runtime = &self.plane.runtime;
+                Box::pin(listen::open(runtime, subscription, inner, keep_alive)).await
+            }
+            Verdict::Pass => self.pass(parts, bytes).await,
+            Verdict::Taken => empty(StatusCode::ACCEPTED),
+        }
+    }
+
+    /// The inner server's answer to `tools/list` or `server/discover`, with ours added.
+    async fn patched_once(&self, parts: &Parts, method: &str, bytes: Bytes) -> Response<McpBody> {
+        let response = self.pass(parts, bytes).await;
+        if method == "server/discover" {
+            let patch = |message: &[u8]| patch::discover(&self.plane, message);
+            return patching::response(response, patch).await;
+        }
+        let mut listed = false;
+        let mut response = patching::response(response, |message| {
+            let patched = patch::tools_list(&self.plane, message, Generation::V2026_07_28);
+            listed |= matches!(Message::parse(&patched), Ok(Message::Result { .. }));
+            Some(patched)
+        })
+        .await;
+        if listed {
+            // Also where the inner server has no tools, and said so with another status.
+            *response.status_mut() = StatusCode::OK;
+        }
+        response
     }
 
     /// The general stream of a session, or a shimmed call that is rejoined.
@@ -558,6 +655,7 @@ impl Shared {
         };
         let header = parts.headers.get(PROTOCOL_VERSION);
         let version = header.map(|value| value.to_str().unwrap_or("not text"));
+        // A request that names an older revision for itself is nothing we know.
         if g2::named_version(params).is_some()
             || version.is_some_and(|v| !SESSION_VERSIONS.contains(&v))
         {
@@ -570,6 +668,15 @@ impl Shared {
             }
             None => SessionOf::Inner,
         }
+    }
+}
+
+/// The status of a refusal (2026-07-28 `basic/transports/streamable-http`).
+fn status_of(fault: Fault) -> StatusCode {
+    match fault {
+        Fault::Malformed => StatusCode::BAD_REQUEST,
+        Fault::UnknownMethod => StatusCode::NOT_FOUND,
+        Fault::InBand => StatusCode::OK,
     }
 }
 
