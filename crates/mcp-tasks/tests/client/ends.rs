@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use axum::{
     body::Body,
     extract::Request,
+    http::Method,
     middleware::{self, Next},
 };
 use mcp_tasks::{
@@ -13,9 +14,12 @@ use mcp_tasks::{
 };
 use rmcp::{ClientHandler, transport::StreamableHttpServerConfig};
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader},
+    sync::Notify,
+};
 
-use crate::support::{Greeter, http::Served};
+use crate::support::{Greeter, PATIENCE, http::Served};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Way {
@@ -78,13 +82,21 @@ impl Ends {
             Way::Http => {
                 let heard = Heard::default();
                 let ears = heard.clone();
+                let general = Arc::new(Notify::new());
+                let opened = general.clone();
                 let listen = move |request: Request, next: Next| {
-                    let ears = ears.clone();
+                    let (ears, opened) = (ears.clone(), opened.clone());
                     async move {
                         let (parts, body) = request.into_parts();
+                        let opens = parts.method == Method::GET;
                         let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
                         ears.hear(&body);
-                        next.run(Request::from_parts(parts, Body::from(body))).await
+                        let request = Request::from_parts(parts, Body::from(body));
+                        let response = next.run(request).await;
+                        if opens {
+                            opened.notify_one();
+                        }
+                        response
                     }
                 };
                 let service = tasks
@@ -94,8 +106,12 @@ impl Ends {
                     .route_service("/mcp", service)
                     .layer(middleware::from_fn(listen));
                 let served = Served::app(app).await;
+                let client = builder.http(&served.url).await.unwrap();
+                // What is announced before nobody hears.
+                let open = tokio::time::timeout(PATIENCE, general.notified()).await;
+                open.expect("the client opens its general stream");
                 Self {
-                    client: builder.http(&served.url).await.unwrap(),
+                    client,
                     heard,
                     _served: Some(served),
                 }
