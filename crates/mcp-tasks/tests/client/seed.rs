@@ -204,10 +204,13 @@ async fn an_answer_after_eleven_minutes_is_in_time_over_lines() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_after_eleven_minutes_is_in_time_over_http() {
-    // The paused clock leaps to the next timer when nobody has work, sockets or not: never far.
+    // The paused clock leaps to the next timer when nobody has work, sockets or not: never far, and never before the
+    // sockets had time for what is on them (it stands still while a blocking task runs).
     tokio::spawn(async {
         loop {
-            tokio::time::sleep(Duration::from_millis(500)).await;
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let real = || std::thread::sleep(Duration::from_millis(4));
+            tokio::task::spawn_blocking(real).await.unwrap();
         }
     });
     let mut script = HttpScript::start().await;

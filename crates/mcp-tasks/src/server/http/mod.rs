@@ -343,6 +343,13 @@ impl Shared {
         if self.is_once(&parts, &message) {
             return self.once(&parts, &message, bytes.clone(), &owner).await;
         }
+        if let Message::Notification { method, .. } = &message
+            && method == "notifications/cancelled"
+            && names_this_revision(&parts.headers)
+        {
+            // Closing the stream is what cancels there; some clients say it all the same, and there is nothing to do.
+            return empty(StatusCode::ACCEPTED);
+        }
         let session = match self.session_of(&parts, &message, &owner).await {
             SessionOf::Known(session) => session,
             // Sessions the inner server does not know, and older transports: not ours to answer.
@@ -381,10 +388,7 @@ impl Shared {
         };
         match g2::named_version(*params) {
             Some(named) => g2::Revision::of(&named) != g2::Revision::Legacy,
-            None => {
-                let mut named = parts.headers.get_all(PROTOCOL_VERSION).iter();
-                named.any(|version| version.as_bytes() >= g2::VERSION.as_bytes())
-            }
+            None => names_this_revision(&parts.headers),
         }
     }
 
@@ -669,6 +673,12 @@ impl Shared {
             None => SessionOf::Inner,
         }
     }
+}
+
+/// Whether the header names 2026-07-28, or a revision after it.
+fn names_this_revision(headers: &HeaderMap) -> bool {
+    let mut named = headers.get_all(PROTOCOL_VERSION).iter();
+    named.any(|version| version.as_bytes() >= g2::VERSION.as_bytes())
 }
 
 /// The status of a refusal (2026-07-28 `basic/transports/streamable-http`).
