@@ -1,5 +1,5 @@
 //! The conformance suite's core fixture on plain rmcp, alone (`--plain`) or with tasks in front (`--plane`): nothing that
-//! is not about tasks may change. `interop/core-comparison` runs the suite against both.
+//! is not about tasks may change. `interop/conformance` runs the suite against both.
 #![forbid(unsafe_code)]
 
 mod inputs;
