@@ -174,6 +174,16 @@ async fn act(tasks: &ClientTasks, args: &Value) -> Result<Value, TaskError> {
             let both = tokio::join!(told(stream("left")), told(stream("right")));
             json!([both.0.1["content"]["name"], both.1.1["content"]["name"]])
         }
+        "make" => match args["sample"].as_bool() {
+            Some(true) => match tasks.create_message_task(prompt(text), options).await {
+                Err(TaskClientError::ImmediateMessage(result)) => json!({"immediate": result}),
+                other => json!(format!("{other:?}")),
+            },
+            _ => match tasks.create_elicitation_task(form(text), options).await {
+                Err(TaskClientError::ImmediateElicitation(result)) => json!({"immediate": result}),
+                other => json!(format!("{other:?}")),
+            },
+        },
         "url" => {
             let url = ElicitRequestParams::UrlElicitationParams {
                 meta: None,
@@ -816,6 +826,14 @@ async fn the_driver_copes_with_a_client_that_refuses_or_answers_at_once() {
     let asked = pipe.method("elicitation/create").await;
     pipe.accept(&asked, "Ada").await;
     assert!(support::text(&pipe.answer(id).await["result"]).contains("Ada"));
+    // Where the task itself was wanted, what came is in the error.
+    let make = json!({"name": "act", "arguments": {"do": "make"}});
+    let id = pipe.begin("tools/call", make).await;
+    let asked = pipe.method("elicitation/create").await;
+    pipe.accept(&asked, "Ada").await;
+    let told = pipe.answer(id).await;
+    let told: Value = serde_json::from_str(support::text(&told["result"])).unwrap();
+    assert_eq!(told["immediate"]["content"]["name"], "Ada", "{told}");
     // By hand: neither list nor cancel is declared.
     let by_hand = json!({"name": "act", "arguments": {"do": "by hand"}});
     let id = pipe.begin("tools/call", by_hand).await;
@@ -827,5 +845,19 @@ async fn the_driver_copes_with_a_client_that_refuses_or_answers_at_once() {
     let answer = pipe.answer(id).await;
     let why = answer["error"]["message"].as_str().unwrap();
     assert!(why.contains("tasks.list"), "{answer}");
+    pipe.close().await.unwrap();
+    let hosted =
+        json!({"sampling": {}, "tasks": {"requests": {"sampling": {"createMessage": {}}}}});
+    let hello = support::initialize_with("2025-11-25", hosted);
+    let (mut pipe, _) = support::pipe::Pipe::with(&tasks, Bare, hello).await;
+    let make = json!({"name": "act", "arguments": {"do": "make", "sample": true}});
+    let id = pipe.begin("tools/call", make).await;
+    let asked = pipe.method("sampling/createMessage").await;
+    let message =
+        json!({"model": "m", "role": "assistant", "content": {"type": "text", "text": "s"}});
+    pipe.reply(&asked, message).await;
+    let told = pipe.answer(id).await;
+    let told: Value = serde_json::from_str(support::text(&told["result"])).unwrap();
+    assert_eq!(told["immediate"]["content"]["text"], "s", "{told}");
     pipe.close().await.unwrap();
 }

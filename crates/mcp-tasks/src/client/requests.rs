@@ -102,9 +102,9 @@ impl Connection {
         task: &str,
         existed: bool,
     ) -> Result<TaskInfo, TaskClientError> {
-        if !self.server.get().is_some_and(|server| server.cancel) {
+        if !self.declares(|server| server.cancel) {
             return Err(TaskClientError::TasksUnsupported(
-                "the server does not declare tasks.cancel".to_owned(),
+                "the peer does not declare tasks.cancel".to_owned(),
             ));
         }
         let refused = match self
@@ -125,9 +125,9 @@ impl Connection {
 
     /// `tasks/list`, all pages.
     pub(super) async fn list_tasks(self: &Arc<Self>) -> Result<Vec<TaskInfo>, TaskClientError> {
-        if !self.server.get().is_some_and(|server| server.list) {
+        if !self.declares(|server| server.list) {
             return Err(TaskClientError::TasksUnsupported(
-                "the server does not declare tasks.list".to_owned(),
+                "the peer does not declare tasks.list".to_owned(),
             ));
         }
         let mut tasks = Vec::new();

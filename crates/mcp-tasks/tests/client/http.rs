@@ -413,8 +413,10 @@ async fn a_new_session_that_fails_is_tried_again() {
         script.serve("initialize", initialized(&with_tasks())).await;
         script.expect("notifications/initialized").await.status(202);
         script.serve("tasks/get", task("completed")).await;
-        // A call that met a forgotten session was not looked at: it may be sent again.
         script.serve("tasks/result", text("done")).await;
+        // Another session, maybe another release with other tools.
+        script.serve("tools/list", tools()).await;
+        // A call that met a forgotten session was not looked at: it may be sent again.
         script.expect("tools/call").await.status(404);
         script.serve("initialize", initialized(&with_tasks())).await;
         script.expect("notifications/initialized").await.status(202);
@@ -432,4 +434,80 @@ async fn a_new_session_that_fails_is_tried_again() {
         );
     };
     play(server, client).await;
+}
+
+#[tokio::test]
+async fn a_new_session_may_be_with_a_server_that_declares_something_else() {
+    let mut script = HttpScript::start().await;
+    let url = script.url();
+    let (without, with) = (json!({"tools": {}}), with_tasks());
+    let server = async {
+        script.handshake().await;
+        script.gets.recv().await.unwrap().status(405);
+        script.serve("tools/list", tools()).await;
+        for capabilities in [&without, &with] {
+            script.expect("tools/call").await.status(404);
+            script.serve("initialize", initialized(capabilities)).await;
+            script.expect("notifications/initialized").await.status(202);
+            // It was made for what was known then.
+            script.serve("tools/call", text("done")).await;
+        }
+        // What tools say of tasks is asked of the new one.
+        let renamed = json!({"tools": [{"name": "plain", "inputSchema": {"type": "object"},
+            "execution": {"taskSupport": "required"}}]});
+        script.serve("tools/list", renamed).await;
+        let request = script.expect("tools/call").await;
+        assert_eq!(request.body["params"]["task"], json!({}));
+        request.result(&text("done"));
+    };
+    let client = async {
+        let client = TaskClient::http((), url).await.unwrap();
+        for supports in [true, false] {
+            assert_eq!(client.supports_tasks(), supports);
+            client.call_tool(call("slow")).await.unwrap();
+        }
+        assert!(client.supports_tasks());
+        client.call_tool(call("plain")).await.unwrap();
+    };
+    play(server, client).await;
+}
+
+// B53: the server says when to come again.
+#[tokio::test(start_paused = true)]
+async fn the_asked_time_is_waited_in_seconds_or_until_a_date() {
+    // The paused clock leaps to the next timer when nobody has work, sockets or not: never far.
+    tokio::spawn(async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    });
+    let mut script = HttpScript::start().await;
+    let url = script.url();
+    let server = async {
+        script.handshake().await;
+        script.gets.recv().await.unwrap().status(405);
+        script.serve("tools/list", tools()).await;
+        let created = json!({"task": task("working")});
+        script.serve("tools/call", created).await;
+        for retry in ["120", "Sun, 06 Nov 1994 08:51:37 GMT"] {
+            let busy = Response::builder()
+                .status(429)
+                .header("date", "Sun, 06 Nov 1994 08:49:37 GMT")
+                .header("retry-after", retry);
+            let poll = script.expect("tasks/get").await;
+            poll.reply(busy.body(Body::empty()).unwrap());
+            let refused = tokio::time::Instant::now();
+            let poll = script.expect("tasks/get").await;
+            assert!(refused.elapsed() >= Duration::from_secs(120), "{retry}");
+            poll.result(&task("working"));
+        }
+        script.serve("tasks/get", task("completed")).await;
+        script.serve("tasks/result", text("done")).await;
+    };
+    let client = async {
+        let client = TaskClient::http((), url).await.unwrap();
+        let result = client.call_tool(call("slow")).await.unwrap();
+        assert_eq!(text_of(&result), "done");
+    };
+    crate::lines::play(server, client).await;
 }

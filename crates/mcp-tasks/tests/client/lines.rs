@@ -142,7 +142,7 @@ async fn ends_are_told_apart() {
                 ("tasks/result", |r| refusal(r, -32603, "boom")),
                 ("tasks/get", |r| answer(r, &task("failed"))),
             ],
-            "error the server answered with error -32603: boom",
+            "error the peer answered with error -32603: boom",
         ),
         // An error that could also mean "no such task" is the task's own if the status says the same …
         (
@@ -151,7 +151,7 @@ async fn ends_are_told_apart() {
                 ("tasks/result", |r| refusal(r, -32602, "bad x")),
                 ("tasks/get", |r| answer(r, &failed_because("bad x"))),
             ],
-            "error the server answered with error -32602: bad x",
+            "error the peer answered with error -32602: bad x",
         ),
         // … or if it is given again and again.
         (
@@ -164,7 +164,7 @@ async fn ends_are_told_apart() {
                 ("tasks/result", |r| refusal(r, -32602, "bad x")),
                 ("tasks/get", |r| answer(r, &task("failed"))),
             ],
-            "error the server answered with error -32602: bad x",
+            "error the peer answered with error -32602: bad x",
         ),
         (
             &[("tasks/get", |r| answer(r, &task("cancelled")))],
@@ -177,22 +177,22 @@ async fn ends_are_told_apart() {
                 ("tasks/get", |r| answer(r, &task("working"))),
                 ("tasks/get", |r| refusal(r, -32602, "no")),
             ],
-            "error task T no longer exists on the server: its time to live has passed",
+            "error task T no longer exists: its time to live has passed",
         ),
         (
             &[
                 ("tasks/get", |r| refusal(r, -32602, "no")),
                 ("tasks/get", |r| refusal(r, -32602, "no")),
             ],
-            "error task T no longer exists on the server: its time to live has passed",
+            "error task T no longer exists: its time to live has passed",
         ),
         (
             &[("tasks/get", |r| answer(r, &task("paused")))],
-            "error the server broke the protocol: unknown task status \"paused\"",
+            "error the peer broke the protocol: unknown task status \"paused\"",
         ),
         (
             &[("tasks/get", |r| refusal(r, -32601, "what?"))],
-            "error the server answered with error -32601: what?",
+            "error the peer answered with error -32601: what?",
         ),
         // Trouble on the way is none of the task's.
         (

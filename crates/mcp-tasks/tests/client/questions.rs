@@ -154,3 +154,32 @@ async fn a_question_without_a_task_goes_to_rmcp() {
     };
     play(server, client).await;
 }
+
+// A server may have a task of an earlier connection that asks at once.
+#[tokio::test(start_paused = true)]
+async fn a_question_before_the_handshake_is_over_is_its_tasks_too() {
+    let (mut script, io) = Script::pair();
+    let person = Person::default();
+    let server = async {
+        let hello = script.expect("initialize").await;
+        script.send(question(json!("early"), Some("k"))).await;
+        script
+            .send(answer(&hello, &initialized(&with_tasks())))
+            .await;
+        script.expect("notifications/initialized").await;
+        let answered = script.expect_answer().await;
+        assert_eq!(
+            (&answered["id"], &answered["result"]["_meta"]),
+            (
+                &json!("early"),
+                &json!({"mine": true, RELATED: {"taskId": "T"}})
+            )
+        );
+        script.send(question(json!("again"), Some("k"))).await;
+        let answered = script.expect_answer().await;
+        assert_eq!(answered["result"]["content"], json!({"name": 1}));
+    };
+    let client = async { TaskClient::connect(person.clone(), io).await.unwrap() };
+    let _client = play(server, client).await;
+    assert_eq!(person.asked(), 1);
+}
