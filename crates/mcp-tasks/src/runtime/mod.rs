@@ -301,6 +301,11 @@ impl Runtime {
         .await
     }
 
+    /// Completes when no question of the task is being put in this process.
+    pub(crate) async fn questions_put(&self, id: &TaskId) {
+        self.inner.engine.asking.settled(id).await;
+    }
+
     async fn wait_from(
         &self,
         mut record: Arc<TaskRecord>,

@@ -30,8 +30,8 @@ use crate::{
     },
 };
 
-/// How long a body that has asked may go on asking until its questions are answered together.
-const TOGETHER: Duration = Duration::from_millis(10);
+/// How soon after its first question a body has to ask the next for both to be told together.
+const TOGETHER: Duration = Duration::from_millis(1);
 /// How long the outcome of a call that asked stays there for a retry whose answer was lost.
 const KEPT: Duration = Duration::from_secs(60);
 
@@ -334,6 +334,7 @@ impl Round {
         }
         // One that asks two things at once is answered with both.
         tokio::time::sleep(TOGETHER).await;
+        runtime.questions_put(task).await;
         let wait = runtime.wait_for_turn(task, &Access::System, &self.requestor);
         wait.await.map_err(lost)
     }
