@@ -11,13 +11,14 @@ use std::{
     },
 };
 
+use arc_swap::ArcSwapOption;
 use rmcp::{
     model::{ErrorCode, ErrorData},
     service::{Peer, RoleClient, RxJsonRpcMessage},
 };
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{SetOnce, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -71,12 +72,16 @@ pub(super) struct Connection {
     pub(super) stop: CancellationToken,
     /// Why the server is gone, if it is.
     pub(super) gone: OnceLock<String>,
-    pub(super) peer: OnceLock<Peer<RoleClient>>,
+    /// rmcp's side, as soon as the handshake is over.
+    pub(super) peer: SetOnce<Peer<RoleClient>>,
     /// The way to rmcp; its end is the router's.
     pub(super) to_rmcp: OnceLock<mpsc::WeakSender<RxJsonRpcMessage<RoleClient>>>,
     /// What became of rmcp's `initialize`.
     pub(super) handshake: Mutex<Handshake>,
+    /// What the server said when we connected.
     pub(super) server: OnceLock<ServerFacts>,
+    /// What it said last, if it had to be asked again.
+    pub(super) renewed: ArcSwapOption<ServerFacts>,
     /// The request of ours that finds out what is spoken; 0 when there is none.
     pub(super) probe: AtomicU64,
     /// What there is to know for 2026-07-28, where that is spoken.
@@ -115,7 +120,8 @@ impl Connection {
             answering: Arc::new(tokio::sync::Semaphore::new(256)),
             stop,
             gone: OnceLock::new(),
-            peer: OnceLock::new(),
+            peer: SetOnce::new(),
+            renewed: ArcSwapOption::empty(),
             to_rmcp: OnceLock::new(),
             handshake: Mutex::default(),
             server: OnceLock::new(),
@@ -131,6 +137,14 @@ impl Connection {
 
     pub(super) fn tables(&self) -> MutexGuard<'_, Tables> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this holds of what the server last said of itself.
+    pub(super) fn declares(&self, what: impl Fn(&ServerFacts) -> bool) -> bool {
+        match &*self.renewed.load() {
+            Some(renewed) => what(renewed),
+            None => self.server.get().is_some_and(what),
+        }
     }
 
     /// Numbers from here on: where several connections share a channel, each needs numbers of its own.

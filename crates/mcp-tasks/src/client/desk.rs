@@ -71,8 +71,7 @@ struct Entry {
 
 impl Entry {
     fn is(&self, task: &str, key: &str) -> bool {
-        self.task.as_deref() == Some(task)
-            && matches!(&self.key, Key::Named(known) if known == key)
+        self.task.as_deref() == Some(task) && matches!(&self.key, Key::Named(known) if known == key)
     }
 }
 
@@ -268,15 +267,17 @@ impl Desk {
 
     /// The task no longer lists what it asked: a handler that is still at it is told, and what it says is dropped.
     pub(super) fn withdraw_unlisted(&self, task: &str, listed: impl Fn(&str) -> bool) {
-        self.lock().list.retain(|entry| match (&entry.key, &entry.state) {
-            (Key::Named(key), State::Asking { cancel, .. })
-                if entry.task.as_deref() == Some(task) && !listed(key) =>
-            {
-                cancel.cancel();
-                false
-            }
-            _ => true,
-        });
+        self.lock()
+            .list
+            .retain(|entry| match (&entry.key, &entry.state) {
+                (Key::Named(key), State::Asking { cancel, .. })
+                    if entry.task.as_deref() == Some(task) && !listed(key) =>
+                {
+                    cancel.cancel();
+                    false
+                }
+                _ => true,
+            });
     }
 
     /// Nobody wants the task's open questions answered any more.

@@ -15,7 +15,6 @@ use super::{
     CallOptions, Settings, TaskClientError, TaskEvent, TaskInfo, TaskOutcome, TaskStream,
     connection::Connection,
     drive::{self, Begun, Start},
-    info::protocol,
     link::{Link, Lost, LostKind},
     questions::{Answer, Answerer, Question},
     remote::spawn,
@@ -78,7 +77,7 @@ impl RemotePeer {
     /// Makes a request whose `params` have their task augmentation.
     ///
     /// # Errors
-    /// What failed, or that the result came at once.
+    /// What failed, or the result if that came at once.
     pub(crate) async fn create<R: TaskOutcome>(
         &self,
         method: &'static str,
@@ -87,9 +86,7 @@ impl RemotePeer {
     ) -> Result<TaskInfo, TaskClientError> {
         match drive::create_request::<R>(&self.0, method, params, options).await? {
             Begun::Task(info) => Ok(info),
-            Begun::Done(_) => Err(protocol(format!(
-                "{method} was answered with its result instead of a task"
-            ))),
+            Begun::Done(result) => Err(result.immediate()),
         }
     }
 

@@ -16,18 +16,6 @@ use super::{
 };
 use crate::task::RawJson;
 
-/// What the server told of this task.
-fn told_of(connection: &Connection, task: &str, info: &RawJson) -> Result<TaskInfo, TaskClientError> {
-    if connection.modern.get().is_some() {
-        return modern::info_of(task, info);
-    }
-    let info = TaskInfo::read(info.as_raw())?;
-    match info.task_id == task {
-        true => Ok(info),
-        false => Err(other_task(task, &info.task_id)),
-    }
-}
-
 /// How often a read is sent before its failure is told.
 const TRIES: u32 = 4;
 
@@ -83,6 +71,21 @@ impl Connection {
         }
     }
 
+    /// What the peer told of this task. Of one that has ended nobody has to be asked any more.
+    fn told_of(&self, task: &str, info: &RawJson) -> Result<TaskInfo, TaskClientError> {
+        let info = match self.modern.get() {
+            Some(_) => modern::info_of(info)?,
+            None => TaskInfo::read(info.as_raw())?,
+        };
+        if info.task_id != task {
+            return Err(other_task(task, &info.task_id));
+        }
+        if info.status.is_terminal() {
+            self.desk.forget(task);
+        }
+        Ok(info)
+    }
+
     /// `tasks/get`. `existed`: the task is known to have existed, so an unknown one has expired.
     pub(super) async fn task_info(
         self: &Arc<Self>,
@@ -93,7 +96,7 @@ impl Connection {
             .read("tasks/get", &json!({ "taskId": task }), Some(task))
             .await
         {
-            Ok(info) => told_of(self, task, &info),
+            Ok(info) => self.told_of(task, &info),
             Err(TaskClientError::Rpc(error))
                 if existed && error.code == ErrorCode::INVALID_PARAMS =>
             {
@@ -111,9 +114,9 @@ impl Connection {
         task: &str,
         existed: bool,
     ) -> Result<TaskInfo, TaskClientError> {
-        if !self.server.get().is_some_and(|server| server.cancel) {
+        if !self.declares(|server| server.cancel) {
             return Err(TaskClientError::TasksUnsupported(
-                "the server does not declare tasks.cancel".to_owned(),
+                "the peer does not declare tasks.cancel".to_owned(),
             ));
         }
         if self.modern.get().is_some() {
@@ -123,7 +126,7 @@ impl Connection {
             .read("tasks/cancel", &json!({ "taskId": task }), Some(task))
             .await
         {
-            Ok(info) => return told_of(self, task, &info),
+            Ok(info) => return self.told_of(task, &info),
             Err(TaskClientError::Rpc(error)) if error.code == ErrorCode::INVALID_PARAMS => error,
             Err(error) => return Err(error),
         };
@@ -145,13 +148,11 @@ impl Connection {
 
     /// `tasks/list`, all pages.
     pub(super) async fn list_tasks(self: &Arc<Self>) -> Result<Vec<TaskInfo>, TaskClientError> {
-        if !self.server.get().is_some_and(|server| server.list) {
-            return Err(TaskClientError::TasksUnsupported(
-                match self.modern.get() {
-                    Some(_) => "there is no tasks/list in 2026-07-28".to_owned(),
-                    None => "the server does not declare tasks.list".to_owned(),
-                },
-            ));
+        if !self.declares(|server| server.list) {
+            return Err(TaskClientError::TasksUnsupported(match self.modern.get() {
+                Some(_) => "there is no tasks/list in 2026-07-28".to_owned(),
+                None => "the peer does not declare tasks.list".to_owned(),
+            }));
         }
         let mut tasks = Vec::new();
         self.pages("tasks/list", "tasks", |task| {

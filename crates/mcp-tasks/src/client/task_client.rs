@@ -98,7 +98,7 @@ impl TaskClient {
         &self.peer
     }
 
-    /// The protocol revision the server chose, as `2025-11-25`.
+    /// The protocol revision the server chose when we connected, as `2025-11-25`.
     pub fn protocol_version(&self) -> &str {
         self.connection
             .server
@@ -117,12 +117,10 @@ impl TaskClient {
     }
 
     /// Whether the server runs tool calls as tasks (`tasks.requests.tools.call` under 2025-11-25, the extension
-    /// `io.modelcontextprotocol/tasks` under 2026-07-28).
+    /// `io.modelcontextprotocol/tasks` under 2026-07-28), by what it last declared: a new session
+    /// may have begun since.
     pub fn supports_tasks(&self) -> bool {
-        self.connection
-            .server
-            .get()
-            .is_some_and(|server| server.call)
+        self.connection.declares(|server| server.call)
     }
 
     /// Calls a tool and gives its result, however long it takes and whatever the server speaks: as a task where server

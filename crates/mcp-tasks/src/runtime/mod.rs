@@ -41,7 +41,8 @@ pub use tool::{IntoTaskResult, Json, Recovery, TaskOptions, TaskSupport, TaskToo
 
 pub(crate) use engine::Engine;
 pub(crate) use hub::Watch;
-pub(crate) use tool::ToolEntry;
+pub(crate) use tool::{BeforeFn, ToolEntry, before_fn};
+pub(crate) use worker::STOPPED as WORKER_STOPPED;
 
 use crate::{
     store::{Access, ListKey, StoreError, TaskStore},
@@ -299,6 +300,11 @@ impl Runtime {
             record.phase() != Phase::Working
         })
         .await
+    }
+
+    /// Completes when no question of the task is being put in this process.
+    pub(crate) async fn questions_put(&self, id: &TaskId) {
+        self.inner.engine.asking.settled(id).await;
     }
 
     async fn wait_from(

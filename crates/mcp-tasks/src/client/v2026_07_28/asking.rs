@@ -49,9 +49,13 @@ impl Connection {
             tracing::warn!(why = %error.message, "a question that was never declared");
             return declined(kind, "decline", error);
         }
-        let Some(peer) = self.peer.get() else {
-            let why = "the client is not ready";
-            return Answer::Error(ErrorData::new(ErrorCode::INTERNAL_ERROR, why, None));
+        let closed = || {
+            let why = "the client is closed";
+            Answer::Error(ErrorData::new(ErrorCode::INTERNAL_ERROR, why, None))
+        };
+        let peer = tokio::select! {
+            peer = self.peer.wait() => peer,
+            () = self.stop.cancelled() => return closed(),
         };
         let id = RequestId::String(format!("{}:{key}", task.unwrap_or("call")).into());
         let mut context = RequestContext::new(id, peer.clone());
@@ -62,8 +66,7 @@ impl Connection {
             answer = &mut asking => answer,
             () = self.stop.cancelled() => {
                 asking.abort();
-                let why = "the client is closed";
-                return Answer::Error(ErrorData::new(ErrorCode::INTERNAL_ERROR, why, None));
+                return closed();
             }
         };
         match answer {

@@ -144,7 +144,9 @@ async fn made(
     };
     let (mut backoff, mut listed_again) = (Backoff::usual(), false);
     loop {
-        let call = modern.call(connection, method, params.clone(), tasks).await?;
+        let call = modern
+            .call(connection, method, params.clone(), tasks)
+            .await?;
         let mut flight = connection.request_as(call, None, Abandon::Notify).await;
         let lost = match flight.reply().await {
             Reply::Result(result) => return Ok(result),

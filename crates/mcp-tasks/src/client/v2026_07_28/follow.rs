@@ -441,11 +441,7 @@ impl<'a, R: TaskOutcome> Follow<'a, R> {
     /// Sends what was answered and is not under way; `all` only once everything is answered.
     async fn send_answers(&mut self, all: bool) -> Result<(), TaskClientError> {
         let waits = self.update_due.is_some_and(|due| due > Instant::now());
-        if self.update.is_some()
-            || waits
-            || self.cancel_polls.is_some()
-            || self.refused.is_some()
-        {
+        if self.update.is_some() || waits || self.cancel_polls.is_some() || self.refused.is_some() {
             return Ok(());
         }
         let retrying = self.update_due.take().is_some();

@@ -229,13 +229,28 @@ mod tests {
         let of = |parameter: Value| json!({"properties": {"p": parameter}});
         for (schema, why) in [
             (of(json!({"type": "string", "x-mcp-header": ""})), "empty"),
-            (of(json!({"type": "string", "x-mcp-header": "a b"})), "no header name"),
-            (of(json!({"type": "string", "x-mcp-header": "a\r\nb"})), "no header name"),
+            (
+                of(json!({"type": "string", "x-mcp-header": "a b"})),
+                "no header name",
+            ),
+            (
+                of(json!({"type": "string", "x-mcp-header": "a\r\nb"})),
+                "no header name",
+            ),
             (of(json!({"type": "string", "x-mcp-header": 7})), "no text"),
-            (of(json!({"type": "number", "x-mcp-header": "A"})), "not on a string"),
-            (of(json!({"type": "array", "items": {"type": "string", "x-mcp-header": "A"}})), "below \"items\""),
+            (
+                of(json!({"type": "number", "x-mcp-header": "A"})),
+                "not on a string",
+            ),
+            (
+                of(json!({"type": "array", "items": {"type": "string", "x-mcp-header": "A"}})),
+                "below \"items\"",
+            ),
             (json!({"x-mcp-header": "A"}), "schema itself"),
-            (json!({"anyOf": [of(json!({"type": "string", "x-mcp-header": "A"}))]}), "below \"anyOf\""),
+            (
+                json!({"anyOf": [of(json!({"type": "string", "x-mcp-header": "A"}))]}),
+                "below \"anyOf\"",
+            ),
             (
                 json!({"properties": {"a": {"type": "string", "x-mcp-header": "A"}, "b": {"type": "string", "x-mcp-header": "a"}}}),
                 "twice",

@@ -94,11 +94,7 @@ fn number_of(params: Option<&RawValue>, via: Option<&Arc<str>>) -> Option<Option
 
 impl Modern {
     /// `notifications/subscriptions/acknowledged`; `false` leaves it to rmcp.
-    pub(super) fn acknowledged(
-        &self,
-        params: Option<&RawValue>,
-        via: Option<&Arc<str>>,
-    ) -> bool {
+    pub(super) fn acknowledged(&self, params: Option<&RawValue>, via: Option<&Arc<str>>) -> bool {
         let Some(Some(number)) = number_of(params, via) else {
             return false;
         };
@@ -126,8 +122,7 @@ impl Modern {
         };
         {
             let open = self.subscriptions.lock();
-            let of_task =
-                |subscription: &&Subscription| subscription.task == told.info.task_id;
+            let of_task = |subscription: &&Subscription| subscription.task == told.info.task_id;
             let mine: Vec<&Subscription> = match number_of(params, via) {
                 Some(Some(number)) => open.get(&number).into_iter().filter(of_task).collect(),
                 // One of rmcp's, or of nobody's.

@@ -20,11 +20,7 @@ use crate::{
         link::{Kind, Outgoing},
         router::cancelled_id,
     },
-    wire::{
-        envelope::Message,
-        error::HEADER_MISMATCH,
-        v2026_07_28::VERSION,
-    },
+    wire::{envelope::Message, error::HEADER_MISMATCH, v2026_07_28::VERSION},
 };
 
 /// How many requests of rmcp's are remembered until they are answered.

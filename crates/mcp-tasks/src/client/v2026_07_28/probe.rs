@@ -83,9 +83,7 @@ pub(in crate::client) async fn probe(
         // Without a result it has only been named: then it is asked once more.
         if speaks(VERSION) && !found.result.is_empty() {
             let modern = Modern::new(client, &found);
-            let _ = connection
-                .declared
-                .set(modern.stamp.capabilities().clone());
+            let _ = connection.declared.set(modern.stamp.capabilities().clone());
             let _ = connection.server.set(facts(&found));
             let _ = connection.modern.set(modern);
             return Ok(Probed::Modern);

@@ -162,10 +162,7 @@ mod tests {
             Some(End::Result(_))
         ));
         assert!(matches!(end(&of("cancelled", "")), Some(End::Cancelled)));
-        for (more, code) in [
-            (r#","error":{"code":-7,"message":"m"}"#, -7),
-            ("", -32603),
-        ] {
+        for (more, code) in [(r#","error":{"code":-7,"message":"m"}"#, -7), ("", -32603)] {
             match end(&of("failed", more)) {
                 Some(End::Error(error)) => assert_eq!(error.code.0, code),
                 other => panic!("{other:?}"),
@@ -189,10 +186,7 @@ mod tests {
             (r#"{"taskId":"t","status":"paused"}"#, "paused"),
             (r#"{"taskId":"t"}"#, "no status"),
             (r#"{"status":"working"}"#, "no taskId"),
-            (
-                r#"{"taskId":"t","status":"completed"}"#,
-                "without a result",
-            ),
+            (r#"{"taskId":"t","status":"completed"}"#, "without a result"),
             (
                 r#"{"taskId":"t","status":"input_required","inputRequests":[]}"#,
                 "inputRequests",

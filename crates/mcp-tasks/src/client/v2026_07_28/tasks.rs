@@ -7,9 +7,7 @@ use serde_json::json;
 
 use super::{Modern, broke, reading::Told};
 use crate::{
-    client::{
-        TaskClientError, TaskInfo, TaskStatus, connection::Connection, drive::other_task,
-    },
+    client::{TaskClientError, TaskInfo, TaskStatus, connection::Connection},
     task::RawJson,
 };
 
@@ -33,13 +31,9 @@ impl Modern {
     }
 }
 
-/// What `tasks/get` told of this task.
-pub(in crate::client) fn info_of(task: &str, raw: &RawJson) -> Result<TaskInfo, TaskClientError> {
-    let told = Told::read(raw.as_raw())?;
-    match told.info.task_id == task {
-        true => Ok(told.info),
-        false => Err(other_task(task, &told.info.task_id)),
-    }
+/// What `tasks/get` told of a task.
+pub(in crate::client) fn info_of(raw: &RawJson) -> Result<TaskInfo, TaskClientError> {
+    Told::read(raw.as_raw()).map(|told| told.info)
 }
 
 impl Connection {

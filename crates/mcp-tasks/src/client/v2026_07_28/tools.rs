@@ -91,7 +91,9 @@ impl Modern {
         };
         match index.get(tool) {
             Some(Ok(headers)) => headers.put(params.get("arguments"), &mut all),
-            Some(Err(why)) => return Err(broke(format!("the tool {tool:?} cannot be used: {why}"))),
+            Some(Err(why)) => {
+                return Err(broke(format!("the tool {tool:?} cannot be used: {why}")));
+            }
             None => {}
         }
         Ok(all)

@@ -30,8 +30,8 @@ use crate::{
     },
 };
 
-/// How long a body that has asked may go on asking until its questions are answered together.
-const TOGETHER: Duration = Duration::from_millis(10);
+/// How soon after its first question a body has to ask the next for both to be told together.
+const TOGETHER: Duration = Duration::from_millis(1);
 /// How long the outcome of a call that asked stays there for a retry whose answer was lost.
 const KEPT: Duration = Duration::from_secs(60);
 
@@ -48,7 +48,7 @@ pub(super) async fn call(
         return Plane::refuse(request.id, &g2::tasks_undeclared());
     }
     let as_task = caller.declares_tasks && tool.support != TaskSupport::Forbidden;
-    let wanted = match wanted(caller, tool, call.arguments) {
+    let wanted = match wanted(request, caller, tool, call.arguments) {
         Ok(wanted) => wanted,
         Err(error) if as_task => return Plane::refuse(request.id, &error),
         Err(error) => {
@@ -69,7 +69,7 @@ pub(super) async fn call(
     };
     let (outlet, messages, own_stream) = match request.carrier {
         Carrier::Connection(outlet) => (outlet.clone(), None, false),
-        Carrier::Own => {
+        Carrier::Own(_) => {
             let (outlet, messages) = Outlet::new(g2::VERSION.into());
             (outlet, Some(messages), true)
         }
@@ -114,6 +114,7 @@ pub(super) async fn call(
 }
 
 fn wanted(
+    request: &Incoming<'_>,
     caller: &Caller<'_>,
     tool: &ToolEntry,
     arguments: Option<&RawValue>,
@@ -123,6 +124,7 @@ fn wanted(
     if *caller.owner == Owner::Bearer {
         wanted.quota_key = None;
     }
+    wanted.extensions = request.carrier.extensions(tool, None);
     wanted.arguments = arguments.map(RawJson::from_raw);
     wanted.meta = caller.meta.raw.map(RawJson::from_raw);
     let token = caller.meta.progress_token;
@@ -334,6 +336,7 @@ impl Round {
         }
         // One that asks two things at once is answered with both.
         tokio::time::sleep(TOGETHER).await;
+        runtime.questions_put(task).await;
         let wait = runtime.wait_for_turn(task, &Access::System, &self.requestor);
         wait.await.map_err(lost)
     }

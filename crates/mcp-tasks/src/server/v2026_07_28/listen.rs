@@ -196,12 +196,6 @@ impl Subscriptions {
             subscription.more.notify_one();
         }
     }
-
-    /// Nothing is held of anybody.
-    #[cfg(test)]
-    pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.tasks).is_empty()
-    }
 }
 
 impl Observer for Subscriptions {

@@ -252,10 +252,7 @@ fn parse<'a, T: Deserialize<'a>>(what: &str, raw: &'a RawValue) -> Result<T, Str
 }
 
 /// The members of an object, in their order.
-fn members<'a>(
-    what: &str,
-    raw: &'a RawValue,
-) -> Result<Vec<(Cow<'a, str>, &'a RawValue)>, String> {
+fn members<'a>(what: &str, raw: &'a RawValue) -> Result<Vec<(Cow<'a, str>, &'a RawValue)>, String> {
     struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
     #[derive(Deserialize, PartialEq, Eq, Hash)]
     struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
