@@ -150,7 +150,7 @@ impl Connection {
     pub(super) async fn list_tasks(self: &Arc<Self>) -> Result<Vec<TaskInfo>, TaskClientError> {
         if !self.declares(|server| server.list) {
             return Err(TaskClientError::TasksUnsupported(match self.modern.get() {
-                Some(_) => "there is no tasks/list in 2026-07-28".to_owned(),
+                Some(_) => "no tasks.list: 2026-07-28 has no such method".to_owned(),
                 None => "the peer does not declare tasks.list".to_owned(),
             }));
         }

@@ -59,6 +59,61 @@ pub(crate) fn question(id: Value, key: Option<&str>) -> Value {
         "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}})
 }
 
+pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
+pub(crate) const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// What a server of 2026-07-28 with tasks says of itself.
+pub(crate) fn discovered() -> Value {
+    json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "ttlMs": 0, "cacheScope": "private",
+        "capabilities": {"tools": {"listChanged": true}, "extensions": {EXTENSION: {}}},
+        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "script", "version": "1"}}})
+}
+
+/// The task `T` as 2026-07-28 tells it, with what hangs on its status.
+pub(crate) fn detailed(status: &str, more: Value) -> Value {
+    let mut task = json!({"resultType": "complete", "taskId": "T", "status": status,
+        "createdAt": "2026-07-28T10:30:00Z", "lastUpdatedAt": "2026-07-28T10:30:00Z",
+        "ttlMs": 60000, "pollIntervalMs": 200});
+    for (name, value) in more.as_object().unwrap() {
+        task[name] = value.clone();
+    }
+    task
+}
+
+/// The handle of `T`.
+pub(crate) fn handle() -> Value {
+    detailed("working", json!({"resultType": "task"}))
+}
+
+/// `T` with its result.
+pub(crate) fn completed(result: &str) -> Value {
+    detailed("completed", json!({"result": text(result)}))
+}
+
+/// `T` with a question under each key.
+pub(crate) fn asking(keys: &[&str]) -> Value {
+    let mut requests = json!({});
+    for key in keys {
+        requests[key] = asked();
+    }
+    detailed("input_required", json!({"inputRequests": requests}))
+}
+
+/// A question inside a result.
+pub(crate) fn asked() -> Value {
+    json!({"method": "elicitation/create", "params": {"mode": "form", "message": "Who?",
+        "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}})
+}
+
+/// The answer that asks first.
+pub(crate) fn input_required(more: Value) -> Value {
+    let mut result = json!({"resultType": "input_required"});
+    for (name, value) in more.as_object().unwrap() {
+        result[name] = value.clone();
+    }
+    result
+}
+
 /// The server's end of a line connection.
 pub(crate) struct Script {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
@@ -80,6 +135,24 @@ impl Script {
             },
             tokio::io::split(theirs),
         )
+    }
+
+    /// The same, of 2026-07-28.
+    pub(crate) fn modern_pair() -> (Self, (ReadHalf<DuplexStream>, WriteHalf<DuplexStream>)) {
+        let (script, io) = Self::pair();
+        let modern = true;
+        (Self { modern, ..script }, io)
+    }
+
+    /// Answers `server/discover`, and nothing else.
+    pub(crate) async fn discover(&mut self) -> Value {
+        self.serve("server/discover", discovered()).await
+    }
+
+    /// `server/discover`, and the creation of `T`.
+    pub(crate) async fn until_handle(&mut self) -> Value {
+        self.discover().await;
+        self.serve("tools/call", handle()).await
     }
 
     /// The next message of the client; `None` when it is gone.

@@ -434,8 +434,8 @@ impl<'a, R: TaskOutcome> Follow<'a, R> {
                 false => {}
             }
         }
-        self.inputs.told(self.connection, &self.id, questions)?;
-        self.send_answers(false).await
+        let asked = self.inputs.told(self.connection, &self.id, questions)?;
+        self.send_answers(asked).await
     }
 
     /// Sends what was answered and is not under way; `all` only once everything is answered.

@@ -53,7 +53,7 @@ impl Inputs {
         }
     }
 
-    /// The server lists these questions: what is new is asked, what is missing is withdrawn.
+    /// The server lists these questions: what is new is asked, what is missing is withdrawn. Whether anything was new.
     ///
     /// # Errors
     /// `Protocol`, if it asks without end.
@@ -62,7 +62,8 @@ impl Inputs {
         connection: &Arc<Connection>,
         task: &str,
         questions: Vec<(String, Question)>,
-    ) -> Result<(), TaskClientError> {
+    ) -> Result<bool, TaskClientError> {
+        let mut asked = false;
         if questions.len() > MOST {
             return Err(broke(format!("a task asks {} questions", questions.len())));
         }
@@ -72,6 +73,7 @@ impl Inputs {
                 return Err(broke("the key of a question is too long"));
             }
             if let Keyed::Ask { number, cancel } = connection.desk.keyed(task, &key) {
+                asked = true;
                 self.asked.insert(hash(&key));
                 let (task, key) = (task.to_owned(), key.clone());
                 let asking = connection
@@ -88,7 +90,7 @@ impl Inputs {
         connection.desk.withdraw_unlisted(task, is_listed);
         self.taken.retain(|key, _| is_listed(key));
         self.listed = listed;
-        Ok(())
+        Ok(asked)
     }
 
     /// The answers that are to be sent; `all` waits until nothing is open.
