@@ -6,6 +6,7 @@
 mod support;
 
 mod across;
+mod cases;
 mod four;
 mod headers;
 mod listen;
