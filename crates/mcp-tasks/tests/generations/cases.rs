@@ -15,9 +15,9 @@ use tokio::sync::Semaphore;
 
 use crate::{
     Greeter, World,
-    once::{Once, TASKS, accept_all, until},
+    once::{Once, TASKS, accept_all, on_pipe, retried, until},
     schema,
-    support::{RELATED, http::Served, text},
+    support::{RELATED, code, http::Served, pipe::Pipe, text},
     tools::{self, Gates},
 };
 
@@ -348,4 +348,26 @@ async fn capabilities_and_tokens_are_looked_for_where_their_generation_has_them(
     assert!(made["result"]["task"]["taskId"].is_string(), "{made}");
     let progress = general.method("notifications/progress").await;
     assert_eq!(progress["params"]["progressToken"], 7);
+}
+
+// The hidden task of a call that asked is kept for a minute after its end: the same state gives the same answer, and
+// after that it is a state that nobody knows.
+#[tokio::test(start_paused = true)]
+async fn the_same_state_gives_the_same_answer_for_a_minute() {
+    let tasks = tools::all(&Gates::default()).build().unwrap();
+    let mut pipe = Pipe::open(&tasks, Greeter);
+    let call = json!({"name": "ask_optional", "arguments": {}});
+    let asked = on_pipe(&mut pipe, "tools/call", call.clone(), false).await;
+    let retry = |name: &str| {
+        let responses = accept_all(&asked["result"]["inputRequests"], name);
+        retried(call.clone(), &asked, responses)
+    };
+    let done = on_pipe(&mut pipe, "tools/call", retry("Ada"), false).await;
+    assert_eq!(text(&done["result"]), "accept Ada");
+    tokio::time::sleep(Duration::from_secs(55)).await;
+    let again = on_pipe(&mut pipe, "tools/call", retry("Eve"), false).await;
+    assert_eq!(again["result"], done["result"]);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let late = on_pipe(&mut pipe, "tools/call", retry("Ada"), false).await;
+    assert_eq!(code(&late), -32602, "{late}");
 }
