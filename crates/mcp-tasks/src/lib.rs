@@ -48,9 +48,9 @@ pub use runtime::{
 };
 #[cfg(feature = "client")]
 pub use server::ClientTasks;
+pub use server::{Augment, ServeError, Tasks, TasksBuilder};
 #[cfg(feature = "http")]
 pub use server::{BodyError, HttpOptions, McpBody, TasksHttp, TasksLayer};
-pub use server::{ServeError, Tasks, TasksBuilder};
 
 /// The code in the README compiles.
 #[cfg(doctest)]

@@ -90,7 +90,7 @@ pub struct Question {
 }
 
 impl Question {
-    fn of(kind: InputKind, params: Value) -> Self {
+    pub(crate) fn of(kind: InputKind, params: Value) -> Self {
         Self {
             kind,
             params,

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rmcp::model::{ClientCapabilities, Implementation};
+use rmcp::model::{ClientCapabilities, Extensions, Implementation};
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -96,6 +96,7 @@ pub(crate) struct Shared {
     pub(crate) fence: Fence,
     pub(crate) signals: RunSignals,
     pub(crate) ended: AtomicBool,
+    extensions: Extensions,
     next_key: AtomicU32,
     progress: Mutex<f64>,
     /// For a requestor of 2026-07-28, which gets progress as the status message.
@@ -119,8 +120,10 @@ impl TaskContext {
         started: Arc<TaskRecord>,
         fence: Fence,
         signals: RunSignals,
+        extensions: Extensions,
     ) -> Self {
         Self(Arc::new(Shared {
+            extensions,
             inner,
             started,
             fence,
@@ -134,6 +137,11 @@ impl TaskContext {
 
     pub(crate) fn end(&self) {
         self.0.ended.store(true, Ordering::Release);
+    }
+
+    /// What the transport and the layers in front of it knew of the request; empty after a restart.
+    pub(crate) fn extensions(&self) -> &Extensions {
+        &self.0.extensions
     }
 
     /// The edge that serves the runtime.
@@ -171,6 +179,10 @@ impl TaskContext {
     /// The ttl in force when the body was started, in milliseconds from creation; `None` is unlimited.
     pub fn ttl_ms(&self) -> Option<u64> {
         self.0.started.ttl_ms
+    }
+
+    pub(crate) fn poll_interval(&self) -> Duration {
+        Duration::from_millis(self.0.started.poll_interval_ms)
     }
 
     /// Which attempt this is: 1 at first, one more each time another worker takes the task over.
@@ -256,13 +268,18 @@ impl TaskContext {
 
     /// Logs to the requestor, best effort.
     pub fn log(&self, level: LogLevel, data: impl Into<Value>) {
+        self.log_as(level, Some(&self.0.started.origin.tool), data.into());
+    }
+
+    /// The same in somebody's name, or in nobody's.
+    pub(crate) fn log_as(&self, level: LogLevel, logger: Option<&str>, data: Value) {
         if self.is_over() {
             return;
         }
         let event = LogEvent {
             level,
-            logger: Some(self.0.started.origin.tool.to_string()),
-            data: data.into(),
+            logger: logger.map(str::to_owned),
+            data,
         };
         self.0
             .inner
@@ -379,12 +396,7 @@ impl TaskContext {
         question: Question,
     ) -> impl Future<Output = Result<RawJson, InputError>> + Send + use<'_> {
         // The key is taken when the question is put, not when its future is first polled.
-        let key = question.key.clone().unwrap_or_else(|| {
-            format!(
-                "input-{}",
-                self.0.next_key.fetch_add(1, Ordering::Relaxed) + 1
-            )
-        });
+        let key = question.key.clone().unwrap_or_else(|| self.next_key());
         async move {
             let shared = &*self.0;
             let asker = Asker {
@@ -396,6 +408,12 @@ impl TaskContext {
             let capabilities = shared.started.origin.capabilities.as_ref();
             asker.ask(capabilities, key, question).await
         }
+    }
+
+    /// The key of the next question, by its place in the order.
+    pub(crate) fn next_key(&self) -> String {
+        let before = self.0.next_key.fetch_add(1, Ordering::Relaxed);
+        format!("input-{}", before + 1)
     }
 
     /// Completes when the task has been cancelled or has expired. The body then has

@@ -39,6 +39,14 @@ pub enum BuildError {
          whoever holds the unguessable id use them"
     )]
     NoOwnerRule,
+    /// A tool that is to become a task is not one of the inner server's.
+    #[error("the inner server has no tool {0:?} to augment")]
+    UnknownTool(String),
+    /// Tools are to become tasks of a server that is only known as an HTTP service.
+    #[error(
+        "tools can be augmented where the handler is known: serve it with .serve(…) or .streamable_http(…)"
+    )]
+    NoHandler,
     /// The key for request states is too short to be one.
     #[error("the key for request states has {0} bytes, it must have at least 32")]
     StateKey(usize),

@@ -41,7 +41,8 @@ pub use tool::{IntoTaskResult, Json, Recovery, TaskOptions, TaskSupport, TaskToo
 
 pub(crate) use engine::Engine;
 pub(crate) use hub::Watch;
-pub(crate) use tool::ToolEntry;
+pub(crate) use tool::{BeforeFn, ToolEntry, before_fn};
+pub(crate) use worker::STOPPED as WORKER_STOPPED;
 
 use crate::{
     store::{Access, ListKey, StoreError, TaskStore},

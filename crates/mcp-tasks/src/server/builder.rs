@@ -2,7 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{plane::Plane, v2026_07_28::StateKey};
+use super::{
+    augment::{Augment, Rule},
+    plane::Plane,
+    v2026_07_28::StateKey,
+};
 use crate::{
     runtime::{BuildError, Limits, Runtime, TaskHandle, TaskTool},
     store::{MemoryStore, StoreError, TaskStore},
@@ -31,6 +35,7 @@ pub struct TasksBuilder {
     limits: Limits,
     clock: Clock,
     tools: Vec<TaskTool>,
+    rules: Vec<Rule>,
     state_key: Option<Vec<u8>>,
     tells_server: bool,
     #[cfg(feature = "http")]
@@ -47,6 +52,7 @@ impl Tasks {
             limits: Limits::default(),
             clock: Clock::system(),
             tools: Vec::new(),
+            rules: Vec::new(),
             state_key: None,
             tells_server: true,
             #[cfg(feature = "http")]
@@ -130,6 +136,28 @@ impl TasksBuilder {
         self
     }
 
+    /// Makes calls of a tool of the inner server tasks. Nothing changes in the tool: it runs as its requestor would have
+    /// called it, what it asks becomes the task's questions, and its progress and logs the task's.
+    ///
+    /// A name that is no tool is refused when the server is built, where its tools are known then; else there is a
+    /// warning.
+    pub fn augment(mut self, tool: impl Into<String>, augment: impl Into<Augment>) -> Self {
+        self.rules.push(Rule::Named(tool.into(), augment.into()));
+        self
+    }
+
+    /// The same for every tool that `wanted` accepts, by its annotations, `_meta` or name. The first rule that fits a
+    /// tool counts.
+    pub fn augment_where(
+        mut self,
+        wanted: impl Fn(&rmcp::model::Tool) -> bool + Send + Sync + 'static,
+        augment: impl Into<Augment>,
+    ) -> Self {
+        self.rules
+            .push(Rule::Where(Arc::new(wanted), augment.into()));
+        self
+    }
+
     /// The key that seals the state which a client of 2026-07-28 brings back with its answers (`basic/patterns/mrtr`):
     /// at least 32 random bytes, the same on all replicas. Without it one is generated and kept in the store.
     pub fn request_state_key(mut self, key: impl Into<Vec<u8>>) -> Self {
@@ -190,7 +218,7 @@ impl TasksBuilder {
             None => StateKey::default(),
         };
         Ok(Tasks {
-            plane: Plane::new(runtime, state_key, self.tells_server),
+            plane: Plane::new(runtime, self.rules, state_key, self.tells_server),
             #[cfg(feature = "http")]
             owner: self.owner,
             #[cfg(feature = "http")]

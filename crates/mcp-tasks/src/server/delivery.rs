@@ -656,7 +656,7 @@ mod tests {
     use crate::{
         Limits, TaskContext, TaskError, TaskTool, Tasks,
         server::{
-            plane::{Carrier, Plane, Verdict},
+            plane::{Carrier, NothingMore, Plane, Verdict},
             session::SessionFacts,
         },
         store::Access,
@@ -703,7 +703,7 @@ mod tests {
             let text = text.to_string().into_bytes();
             let message = Message::parse(&text).map_err(|e| e.error).unwrap();
             self.plane
-                .handle(&self.session, &message, &Carrier::Own)
+                .handle(&self.session, &message, &Carrier::Own(&NothingMore))
                 .await
         }
 

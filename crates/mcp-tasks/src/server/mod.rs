@@ -3,8 +3,9 @@
 //! A [`Tasks`] reads raw JSON-RPC, answers what concerns tasks itself and hands everything else to the inner server
 //! untouched. `plane` decides what a message is and answers it, `delivery` decides where questions and notifications
 //! go, `requests` puts requests of ours to a client (`client_tasks`), `session` knows who is connected;
-//! `v2026_07_28` answers the requests of that revision, which know no sessions; `stdio` and `http` are the two transports.
+//! `augment` makes tasks of the inner server's own tools; `v2026_07_28` answers the requests of that revision, which know no sessions; `stdio` and `http` are the two transports.
 
+mod augment;
 mod builder;
 mod call;
 #[cfg(feature = "client")]
@@ -20,6 +21,7 @@ mod session;
 mod stdio;
 mod v2026_07_28;
 
+pub use augment::Augment;
 pub use builder::{Tasks, TasksBuilder};
 #[cfg(feature = "client")]
 pub use client_tasks::ClientTasks;

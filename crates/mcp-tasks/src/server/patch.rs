@@ -4,6 +4,7 @@ use serde_json::{Value, json, value::RawValue};
 
 use super::{plane::Plane, session::SessionFacts};
 use crate::{
+    runtime::TaskSupport,
     task::{Generation, Owner, RawJson},
     wire::{
         envelope::{self, Message, string_of},
@@ -84,6 +85,7 @@ fn our_tools(plane: &Plane, generation: Generation) -> Vec<RawJson> {
     let tools = plane.runtime.tools();
     tools
         .iter()
+        .filter(|tool| !tool.augmented)
         .map(|tool| {
             if execution {
                 tool.listed.clone()
@@ -187,7 +189,19 @@ pub(crate) fn tools_list(plane: &Plane, response: &[u8], generation: Generation)
             tools.push(RawJson::from_raw(&tool));
             continue;
         };
-        if plane.runtime.tool(&name).is_some() {
+        if plane.augmented.wants(&name)
+            && let Ok(definition) = serde_json::from_str(tool.get())
+        {
+            plane
+                .augmented
+                .consider_or_warn(&plane.runtime, &definition);
+        }
+        let known = plane.runtime.tool(&name);
+        if let Some(entry) = known.as_ref().filter(|entry| entry.augmented) {
+            tools.push(with_execution(&tool, entry.support, generation));
+            continue;
+        }
+        if known.is_some() {
             tracing::warn!(
                 tool = name,
                 "the inner server has a tool of the same name; the task tool is used"
@@ -209,4 +223,17 @@ pub(crate) fn tools_list(plane: &Plane, response: &[u8], generation: Generation)
     }
     page.set("tools", &tools);
     envelope::result(id, &page)
+}
+
+/// A tool of the inner server that becomes a task, as it was but for that.
+fn with_execution(tool: &RawValue, support: TaskSupport, generation: Generation) -> RawJson {
+    let patched = || {
+        let mut members = RawObject::parse(tool)?;
+        members.remove("execution");
+        if generation == Generation::V2025_11_25 {
+            members.set("execution", &json!({"taskSupport": support.as_str()}));
+        }
+        RawJson::from_serialize(&members).ok()
+    };
+    patched().unwrap_or_else(|| RawJson::from_raw(tool))
 }

@@ -6,19 +6,21 @@ use std::sync::{
 };
 
 use futures_util::future::BoxFuture;
+use rmcp::model::Extensions;
 use serde_json::{json, value::RawValue};
 use tokio::sync::mpsc;
 
 use super::{
+    augment::{Augmented, Rule},
     call,
     delivery::Delivery,
     outlet::Outlet,
-    session::{Session, Sessions},
+    session::{CameIn, Session, Sessions},
     v2026_07_28::{Fault, InnerFacts, StateKey, Subscription, Subscriptions},
 };
 use crate::{
     receiver::{self, read_error},
-    runtime::{LogLevel, Observer, ReadError, Runtime},
+    runtime::{LogLevel, Observer, ReadError, Runtime, ToolEntry},
     store::Access,
     task::{Answer, ErrorObject, Generation, Owner, RawJson},
     wire::{
@@ -45,6 +47,8 @@ pub(crate) struct Plane {
     /// What is known of the inner server without a session of it.
     pub(crate) inner: InnerFacts,
     pub(crate) subscriptions: Arc<Subscriptions>,
+    /// The inner server's tools that become tasks.
+    pub(crate) augmented: Augmented,
     pub(crate) state_key: StateKey,
     /// Results of 2026-07-28 say who answers.
     pub(crate) tells_server: bool,
@@ -78,13 +82,41 @@ pub(crate) struct Pending {
     pub(crate) rejoin: Option<call::Rejoin>,
 }
 
-/// Where the messages of one request go: the connection itself (stdio), or a stream of its own (HTTP).
-pub(crate) enum Carrier {
-    Connection(Arc<Outlet>),
-    Own,
+/// What a transport knows of a request besides its bytes, for an inner tool that wants to know it.
+pub(crate) trait Attach: Send + Sync {
+    fn attach(&self, to: &mut Extensions);
 }
 
-impl Carrier {
+/// A transport that knows nothing more.
+#[cfg(test)]
+pub(crate) struct NothingMore;
+
+#[cfg(test)]
+impl Attach for NothingMore {
+    fn attach(&self, _: &mut Extensions) {}
+}
+
+/// Where the messages of one request go: the connection itself (stdio), or a stream of its own (HTTP).
+pub(crate) enum Carrier<'a> {
+    Connection(Arc<Outlet>),
+    Own(&'a dyn Attach),
+}
+
+impl Carrier<'_> {
+    /// What is known of the request for a tool: only an inner one can want it.
+    pub(crate) fn extensions(&self, tool: &ToolEntry, session: Option<&Session>) -> Extensions {
+        let mut known = Extensions::default();
+        if tool.augmented {
+            if let Some(session) = session.filter(|session| session.is_real) {
+                known.insert(CameIn(session.key.clone()));
+            }
+            if let Self::Own(transport) = self {
+                transport.attach(&mut known);
+            }
+        }
+        known
+    }
+
     /// The stream for a request of `session`.
     pub(crate) fn outlet(
         &self,
@@ -92,7 +124,7 @@ impl Carrier {
     ) -> (Arc<Outlet>, Option<mpsc::Receiver<Vec<u8>>>, bool) {
         match self {
             Self::Connection(outlet) => (outlet.clone(), None, false),
-            Self::Own => {
+            Self::Own(_) => {
                 let (outlet, messages) = Outlet::new(session.key.clone());
                 (outlet, Some(messages), true)
             }
@@ -101,7 +133,12 @@ impl Carrier {
 }
 
 impl Plane {
-    pub(crate) fn new(runtime: Runtime, state_key: StateKey, tells_server: bool) -> Arc<Self> {
+    pub(crate) fn new(
+        runtime: Runtime,
+        rules: Vec<Rule>,
+        state_key: StateKey,
+        tells_server: bool,
+    ) -> Arc<Self> {
         let sessions = Arc::new(Sessions::default());
         let delivery = Delivery::new(sessions.clone());
         let observer: Arc<dyn Observer> = delivery.clone();
@@ -118,6 +155,7 @@ impl Plane {
             inner_tool: OnceLock::new(),
             inner: InnerFacts::default(),
             subscriptions,
+            augmented: Augmented::new(rules),
             state_key,
             tells_server,
         });
@@ -159,7 +197,9 @@ impl Plane {
         &self,
         inner: impl Fn(&str) -> bool,
     ) -> Result<(), crate::runtime::BuildError> {
-        match self.runtime.tools().iter().find(|tool| inner(&tool.name)) {
+        let tools = self.runtime.tools();
+        let mut own = tools.iter().filter(|tool| !tool.augmented);
+        match own.find(|tool| inner(&tool.name)) {
             Some(tool) => Err(crate::runtime::BuildError::DuplicateTool(
                 tool.name.to_string(),
             )),
@@ -172,7 +212,7 @@ impl Plane {
         self: &Arc<Self>,
         session: &Arc<Session>,
         message: &Message<'_>,
-        carrier: &Carrier,
+        carrier: &Carrier<'_>,
     ) -> Verdict {
         match message {
             Message::Request { id, method, params } => {
@@ -208,7 +248,7 @@ impl Plane {
         id: &RawValue,
         method: &str,
         params: Option<&RawValue>,
-        carrier: &Carrier,
+        carrier: &Carrier<'_>,
     ) -> Verdict {
         if method == "tools/call" {
             return Box::pin(call::call(self, session, id, params, carrier)).await;
@@ -274,7 +314,7 @@ impl Plane {
         session: &Arc<Session>,
         id: &RawValue,
         params: Option<&RawValue>,
-        carrier: &Carrier,
+        carrier: &Carrier<'_>,
     ) -> Result<Verdict, ErrorObject> {
         let task = g1::task_id(params)?;
         let access = Access::Owner(session.owner().clone());

@@ -22,6 +22,7 @@ use tokio::{
 
 use super::{
     Tasks,
+    augment::Handlers,
     outlet::Outlet,
     patch::{self, ClientFacts},
     plane::{Carrier, Pending, Plane, Verdict},
@@ -82,9 +83,9 @@ struct Listening {
 }
 
 /// rmcp's end of a channel.
-struct Chan {
-    rx: mpsc::Receiver<RxJsonRpcMessage<RoleServer>>,
-    tx: mpsc::Sender<TxJsonRpcMessage<RoleServer>>,
+pub(super) struct Chan {
+    pub(super) rx: mpsc::Receiver<RxJsonRpcMessage<RoleServer>>,
+    pub(super) tx: mpsc::Sender<TxJsonRpcMessage<RoleServer>>,
 }
 
 impl Transport<RoleServer> for Chan {
@@ -144,6 +145,9 @@ impl Tasks {
             .plane
             .inner_tool
             .set(Arc::new(move |name| tool_of.get_tool(name).is_some()));
+        let made = handler.clone();
+        let inner = Arc::new(Handlers(move || Ok(made.clone())));
+        self.plane.augmented.attach(&self.plane.runtime, inner)?;
         let key: Arc<str> = format!("pipe-{}", uuid::Uuid::new_v4()).into();
         let session = Session::new(key.clone(), Owner::principal(OWNER), true, None);
         let session = self.plane.sessions.add(session);
@@ -348,7 +352,7 @@ impl Connection {
         params: Option<&RawValue>,
         work: &mut Work,
     ) -> bool {
-        let ours = self.plane.concern(method, params);
+        let ours = self.plane.concern(method, params).await;
         if matches!(ours, Ours::No) {
             return true;
         }

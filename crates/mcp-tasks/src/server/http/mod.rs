@@ -25,6 +25,7 @@ use http_body::Body;
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use rmcp::{
     ServerHandler,
+    model::Extensions,
     transport::streamable_http_server::{
         StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
     },
@@ -34,9 +35,10 @@ use tower_service::Service;
 
 use super::{
     Tasks,
+    augment::Handlers,
     builder::OwnerRule,
     patch::{self, ClientFacts},
-    plane::{Carrier, Plane, Verdict},
+    plane::{Attach, Carrier, Plane, Verdict},
     session::{CameIn, Session},
     v2026_07_28::{Fault, Incoming, Ours},
 };
@@ -144,6 +146,9 @@ impl Tasks {
         let _ = self.plane.inner_tool.set(Arc::new(move |name| {
             tool_of().is_ok_and(|handler| handler.get_tool(name).is_some())
         }));
+        let made = factory.clone();
+        let inner = Arc::new(Handlers(move || made()));
+        self.plane.augmented.attach(&self.plane.runtime, inner)?;
         let defaults = HttpOptions::default();
         let mut options = HttpOptions {
             allowed_hosts: config.allowed_hosts.clone(),
@@ -176,6 +181,9 @@ impl Tasks {
     /// [`BuildError::NoOwnerRule`] unless the builder was told whom tasks belong to.
     pub fn layer(&self, options: HttpOptions) -> Result<TasksLayer, BuildError> {
         let owner = self.owner.clone().ok_or(BuildError::NoOwnerRule)?;
+        if self.plane.augmented.has_no_handler() {
+            return Err(BuildError::NoHandler);
+        }
         Ok(TasksLayer {
             plane: self.plane.clone(),
             owner,
@@ -363,7 +371,9 @@ impl Shared {
             let list = self.tools_list(&parts, bytes.clone(), id, &session);
             return Box::pin(list).await;
         }
-        match self.plane.handle(&session, &message, &Carrier::Own).await {
+        let known = FromHttp(&parts);
+        let carrier = Carrier::Own(&known);
+        match self.plane.handle(&session, &message, &carrier).await {
             Verdict::Pass => {
                 parts.extensions.insert(CameIn(session.key.clone()));
                 let response = self.pass(&parts, bytes.clone()).await;
@@ -403,7 +413,7 @@ impl Shared {
         let Message::Request { id, method, params } = message else {
             return self.pass(parts, bytes).await;
         };
-        let ours = self.plane.concern(method, *params);
+        let ours = self.plane.concern(method, *params).await;
         match &ours {
             Ours::No if matches!(&**method, "tools/list" | "server/discover") => {
                 return Box::pin(self.patched_once(parts, method, bytes)).await;
@@ -415,12 +425,13 @@ impl Shared {
         if let Err(error) = checked {
             return json(StatusCode::BAD_REQUEST, envelope::error(Some(id), &error));
         }
+        let known = FromHttp(parts);
         let request = Incoming {
             id,
             method,
             params: *params,
             owner,
-            carrier: &Carrier::Own,
+            carrier: &Carrier::Own(&known),
             pipe: None,
         };
         let keep_alive = self.options.sse_keep_alive;
@@ -679,6 +690,15 @@ impl Shared {
 fn names_this_revision(headers: &HeaderMap) -> bool {
     let mut named = headers.get_all(PROTOCOL_VERSION).iter();
     named.any(|version| version.as_bytes() >= g2::VERSION.as_bytes())
+}
+
+/// The head of a request, where rmcp's own service puts it for a tool.
+struct FromHttp<'a>(&'a Parts);
+
+impl Attach for FromHttp<'_> {
+    fn attach(&self, to: &mut Extensions) {
+        to.insert(self.0.clone());
+    }
 }
 
 /// The status of a refusal (2026-07-28 `basic/transports/streamable-http`).

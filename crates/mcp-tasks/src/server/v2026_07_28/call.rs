@@ -48,7 +48,7 @@ pub(super) async fn call(
         return Plane::refuse(request.id, &g2::tasks_undeclared());
     }
     let as_task = caller.declares_tasks && tool.support != TaskSupport::Forbidden;
-    let wanted = match wanted(caller, tool, call.arguments) {
+    let wanted = match wanted(request, caller, tool, call.arguments) {
         Ok(wanted) => wanted,
         Err(error) if as_task => return Plane::refuse(request.id, &error),
         Err(error) => {
@@ -69,7 +69,7 @@ pub(super) async fn call(
     };
     let (outlet, messages, own_stream) = match request.carrier {
         Carrier::Connection(outlet) => (outlet.clone(), None, false),
-        Carrier::Own => {
+        Carrier::Own(_) => {
             let (outlet, messages) = Outlet::new(g2::VERSION.into());
             (outlet, Some(messages), true)
         }
@@ -114,6 +114,7 @@ pub(super) async fn call(
 }
 
 fn wanted(
+    request: &Incoming<'_>,
     caller: &Caller<'_>,
     tool: &ToolEntry,
     arguments: Option<&RawValue>,
@@ -123,6 +124,7 @@ fn wanted(
     if *caller.owner == Owner::Bearer {
         wanted.quota_key = None;
     }
+    wanted.extensions = request.carrier.extensions(tool, None);
     wanted.arguments = arguments.map(RawJson::from_raw);
     wanted.meta = caller.meta.raw.map(RawJson::from_raw);
     let token = caller.meta.progress_token;

@@ -126,7 +126,7 @@ pub(crate) struct Incoming<'a> {
     pub(crate) method: &'a str,
     pub(crate) params: Option<&'a RawValue>,
     pub(crate) owner: &'a Owner,
-    pub(crate) carrier: &'a Carrier,
+    pub(crate) carrier: &'a Carrier<'a>,
     /// The pipe, where it came through one: requests are cancelled on it by their ids.
     pub(crate) pipe: Option<&'a Arc<Session>>,
 }
@@ -145,7 +145,10 @@ pub(crate) enum Ours {
 
 impl Plane {
     /// What of a request of 2026-07-28 concerns us.
-    pub(crate) fn concern(&self, method: &str, params: Option<&RawValue>) -> Ours {
+    pub(crate) async fn concern(&self, method: &str, params: Option<&RawValue>) -> Ours {
+        if method == "tools/call" {
+            self.augmented.resolve(&self.runtime).await;
+        }
         match method {
             "tools/call" => g2::tool_call(params)
                 .and_then(|call| self.runtime.tool(&call.name))
