@@ -345,6 +345,7 @@ impl Ends {
     }
 }
 
+// F-41: the streams.
 #[tokio::test]
 async fn questions_are_driven_to_their_answers_from_plain_calls_and_tasks_on_every_transport() {
     for way in WAYS {
@@ -368,6 +369,7 @@ async fn questions_are_driven_to_their_answers_from_plain_calls_and_tasks_on_eve
     }
 }
 
+// F-37, F-41: get, result, list and cancel.
 #[tokio::test]
 async fn get_list_result_and_a_late_cancel_by_hand() {
     for way in WAYS {
@@ -394,6 +396,7 @@ async fn get_list_result_and_a_late_cancel_by_hand() {
     }
 }
 
+// F-37, F-41
 #[tokio::test]
 async fn a_cancel_reaches_the_handler() {
     for (way, sample) in [(Way::Pipe, false), (Way::Http, true)] {
@@ -410,6 +413,7 @@ async fn a_cancel_reaches_the_handler() {
     }
 }
 
+// F-41
 #[tokio::test]
 async fn declined_failed_and_panicking_answers_are_told_apart() {
     let ends = hosting(Way::Pipe, &Hands::default()).await;
@@ -427,6 +431,7 @@ async fn declined_failed_and_panicking_answers_are_told_apart() {
     assert_eq!(ask("Ada").await.unwrap()[1]["content"]["name"], "Ada");
 }
 
+// F-37
 #[tokio::test]
 async fn a_question_that_nobody_answers_expires_and_its_handler_is_told() {
     let hands = Hands::default();
@@ -453,6 +458,7 @@ async fn two_at_once_get_their_own_answers() {
     }
 }
 
+// F-37, F-38 the other way
 #[tokio::test]
 async fn a_status_notification_wakes_the_one_who_waits() {
     for way in [Way::Pipe, Way::Http] {
@@ -471,6 +477,7 @@ async fn a_status_notification_wakes_the_one_who_waits() {
     }
 }
 
+// F-41: capability checks.
 #[tokio::test]
 async fn what_the_client_does_not_declare_is_refused_by_name() {
     let refused = async |hands: Hands, hosts: bool, args: Value| {
@@ -672,6 +679,7 @@ fn elicitation(task: Value) -> Value {
         "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}})
 }
 
+// F-37
 #[tokio::test]
 async fn hosting_on_the_wire() {
     let (mut script, io) = Script::pair();
@@ -785,6 +793,7 @@ async fn what_is_wrong_with_a_request_is_named() {
     assert_eq!(script.expect_answer().await["error"]["code"], -32601);
 }
 
+// F-37: declared only then.
 #[tokio::test]
 async fn a_client_that_hosts_nothing_declares_nothing_and_knows_no_tasks() {
     let (mut script, io) = Script::pair();

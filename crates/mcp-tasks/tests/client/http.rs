@@ -86,6 +86,7 @@ async fn session_version_headers_and_token_are_sent_and_the_session_is_ended() {
     play(server, client).await;
 }
 
+// F-34, F-36
 #[tokio::test]
 async fn questions_on_the_stream_of_tasks_result_and_again_when_it_broke() {
     let mut script = HttpScript::start().await;
@@ -147,6 +148,7 @@ async fn questions_on_the_stream_of_tasks_result_and_again_when_it_broke() {
     assert_eq!(person.asked(), 1);
 }
 
+// F-34, F-36
 #[tokio::test]
 async fn the_general_stream_carries_questions_and_is_taken_up_again() {
     let mut script = HttpScript::start().await;
@@ -196,6 +198,7 @@ async fn the_general_stream_carries_questions_and_is_taken_up_again() {
     assert_eq!(person.asked(), 1);
 }
 
+// F-36
 #[tokio::test]
 async fn a_forgotten_session_is_begun_anew_and_the_task_followed_on() {
     let mut script = HttpScript::start().await;
@@ -238,6 +241,7 @@ async fn a_forgotten_session_is_begun_anew_and_the_task_followed_on() {
     play(server, client).await;
 }
 
+// F-36
 #[tokio::test]
 async fn failed_polls_are_repeated_and_a_refused_token_is_renewed() {
     let mut script = HttpScript::start().await;
@@ -324,6 +328,7 @@ async fn a_call_that_broke_off_is_lost_and_not_sent_again() {
     play(server, client).await;
 }
 
+// F-36
 #[tokio::test]
 async fn a_broken_stream_with_event_ids_is_taken_up_again() {
     a_broken_stream_goes_on_with("a-2").await;
@@ -475,12 +480,7 @@ async fn a_new_session_may_be_with_a_server_that_declares_something_else() {
 // B53: the server says when to come again.
 #[tokio::test(start_paused = true)]
 async fn the_asked_time_is_waited_in_seconds_or_until_a_date() {
-    // The paused clock leaps to the next timer when nobody has work, sockets or not: never far.
-    tokio::spawn(async {
-        loop {
-            tokio::time::sleep(Duration::from_millis(500)).await;
-        }
-    });
+    crate::lines::sockets_have_time();
     let mut script = HttpScript::start().await;
     let url = script.url();
     let server = async {

@@ -8,6 +8,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::{Person, call, lines::play, script::*, text_of};
 
+// F-34, F-39
 #[tokio::test(start_paused = true)]
 async fn a_question_is_answered_on_tasks_result_however_its_id_looks() {
     let (mut script, io) = Script::pair();
@@ -45,6 +46,7 @@ async fn a_question_is_answered_on_tasks_result_however_its_id_looks() {
     assert_eq!(person.asked(), 2);
 }
 
+// F-34
 #[tokio::test(start_paused = true)]
 async fn a_repeated_question_is_asked_once_and_a_slow_person_is_waited_for() {
     let (mut script, io) = Script::pair();
