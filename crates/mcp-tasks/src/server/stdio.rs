@@ -450,6 +450,7 @@ impl Connection {
                     return None;
                 }
                 // The inner server has no subscriptions: this one is ours alone.
+                lock(&self.eras).remove(id.get());
                 let listening = all.get_mut(id.get())?;
                 let reply = listening.subscription.acknowledgement(None);
                 Some((reply, listening.acknowledged.take()?))

@@ -126,8 +126,8 @@ async fn without_extension(client: Once, tool: &str, name: &str) -> (Value, usiz
     (answer["result"].clone(), asked)
 }
 
-async fn all_four(tool: &'static str, before: bool) {
-    let world = World::new().await;
+/// The test for a tool of this world that asks once, for a name, and says it.
+pub async fn all_four(world: &World, tool: &'static str, before: bool) {
     for round in 0..MANY {
         let name = format!("Ada {round}");
         let (current, old) = (
@@ -158,11 +158,11 @@ async fn all_four(tool: &'static str, before: bool) {
 // F-22
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn four_kinds_of_clients_get_the_same_from_one_tool() {
-    all_four("ask_optional", false).await;
+    all_four(&World::new().await, "ask_optional", false).await;
 }
 
 // F-22
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn and_from_one_that_asks_before_its_task() {
-    all_four("staged_optional", true).await;
+    all_four(&World::new().await, "staged_optional", true).await;
 }
