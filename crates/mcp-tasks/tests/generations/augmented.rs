@@ -200,7 +200,7 @@ async fn four_kinds_of_clients_get_the_same_from_a_finished_tool() {
     // One name each with the tools of the plane.
     let builder = |_: TasksBuilder| augmented(Tasks::builder().limits(tools::limits()));
     let world = World::over(inner, builder).await;
-    all_four(&world, "ask", false).await;
+    all_four(&world, "ask").await;
 }
 
 #[tokio::test]
