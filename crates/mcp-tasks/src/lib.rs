@@ -56,3 +56,12 @@ pub use server::{BodyError, HttpOptions, McpBody, TasksHttp, TasksLayer};
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The code in the documents beside it compiles too.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/generations.md")]
+struct Generations;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/migrating.md")]
+struct Migrating;
