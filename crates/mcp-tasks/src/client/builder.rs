@@ -408,7 +408,7 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
             Probed::Modern => {
                 return modern(handler, connection, incoming, guard, timeout).await;
             }
-            Probed::Gone(error) => return Ok(Opened::Gone(self, error)),
+            Probed::Gone(error) => return Ok(Opened::Gone(Box::new(self), error)),
             Probed::Legacy => {}
         }
         if let Some((store, limits)) = self.host {
@@ -462,7 +462,7 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
 enum Opened<H> {
     Client(TaskClient),
     /// The server went away when it was asked what it speaks.
-    Gone(TaskClientBuilder<H>, TaskClientError),
+    Gone(Box<TaskClientBuilder<H>>, TaskClientError),
 }
 
 impl<H> Opened<H> {

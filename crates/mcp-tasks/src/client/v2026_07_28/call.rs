@@ -102,11 +102,10 @@ async fn answers(
     let asking = questions.into_iter().map(|(key, question)| {
         let (connection, cancel) = (connection.clone(), cancel.clone());
         // A task of its own, so that a handler that is told to stop can still do so.
-        let asking = tokio::spawn(async move {
+        tokio::spawn(async move {
             let answer = connection.answer_to(&key, &question, None, cancel).await;
             (key, answer)
-        });
-        async move { asking.await }
+        })
     });
     let mut answers = Map::new();
     for answered in futures_util::future::join_all(asking).await {

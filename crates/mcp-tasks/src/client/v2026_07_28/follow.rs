@@ -351,8 +351,10 @@ impl<'a, R: TaskOutcome> Follow<'a, R> {
     async fn heard(&mut self, news: News) -> Step<R> {
         match news.granted {
             Some(false) => {
-                // It takes subscriptions and leaves tasks out of them.
-                self.modern.refuse_listen();
+                // It takes subscriptions and leaves tasks out of them, if there is a task.
+                if self.existed {
+                    self.modern.left_out();
+                }
                 (self.listen, self.listen_stale) = (None, None);
                 return Ok(None);
             }

@@ -36,11 +36,10 @@ pub(super) fn of(method: &str, params: Option<&Value>) -> HeaderMap {
 
 /// A text as a header can carry it: as it is, or in Base64 between `=?base64?` and `?=`.
 fn encoded(text: &str) -> Option<HeaderValue> {
-    let plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
-        && !text.starts_with(' ')
-        && !text.ends_with(' ')
-        && !(text.starts_with("=?base64?") && text.ends_with("?="));
-    match plain {
+    let marked = text.starts_with("=?base64?") && text.ends_with("?=");
+    let padded = text.starts_with(' ') || text.ends_with(' ');
+    let visible = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    match visible && !padded && !marked {
         true => HeaderValue::from_str(text).ok(),
         false => HeaderValue::try_from(format!("=?base64?{}?=", STANDARD.encode(text))).ok(),
     }

@@ -107,11 +107,9 @@ impl Inputs {
         let mut answers = Map::new();
         for key in &self.listed {
             match connection.desk.answer(task, key) {
-                Some(Answer::Result(result)) => {
-                    if self.taken.get(key).is_none_or(|(due, _)| *due <= now) {
-                        answers.insert(key.clone(), result);
-                    }
-                }
+                Some(Answer::Result(_))
+                    if self.taken.get(key).is_some_and(|(due, _)| *due > now) => {}
+                Some(Answer::Result(result)) => drop(answers.insert(key.clone(), result)),
                 Some(Answer::Error(error)) => {
                     return Err(TaskClientError::Unanswerable {
                         task_id: Some(task.to_owned()),

@@ -32,6 +32,8 @@ pub(super) struct Subscriptions {
     open: Mutex<HashMap<u64, Subscription>>,
     /// The server has shown that it offers none.
     refused: AtomicBool,
+    /// It has granted some task.
+    granted: AtomicBool,
     room: Arc<Semaphore>,
 }
 
@@ -54,6 +56,7 @@ impl Default for Subscriptions {
         Self {
             open: Mutex::default(),
             refused: AtomicBool::new(false),
+            granted: AtomicBool::new(false),
             room: Arc::new(Semaphore::new(MOST)),
         }
     }
@@ -100,6 +103,9 @@ impl Modern {
         };
         if let Some(subscription) = self.subscriptions.lock().get(&number) {
             let granted = granted(params).contains(&subscription.task);
+            if granted {
+                self.subscriptions.granted.store(true, Ordering::Relaxed);
+            }
             let tell = |news: &mut News| news.granted = Some(granted);
             subscription.news.send_modify(tell);
         }
@@ -143,9 +149,11 @@ impl Modern {
         }
     }
 
-    /// The server grants no tasks.
-    pub(super) fn refuse_listen(&self) {
-        self.subscriptions.refuse();
+    /// The server has left a task out of a subscription.
+    pub(super) fn left_out(&self) {
+        if !self.subscriptions.granted.load(Ordering::Relaxed) {
+            self.subscriptions.refuse();
+        }
     }
 
     /// Asks for the announcements of a task; `None` if there are none to be had now.
