@@ -594,11 +594,14 @@ async fn without_announcements_it_is_polled() {
             }
         };
         play(server, client).await;
-        let expected = match way {
-            "refused" | "left out" => 1,
-            _ => 2,
+        let (least, most) = match way {
+            "refused" | "left out" => (1, 1),
+            "mute" => (2, 2),
+            // One that was granted is begun again after a while.
+            _ => (2, 4),
         };
-        assert_eq!(listens.load(Ordering::SeqCst), expected, "{way}");
+        let listens = listens.load(Ordering::SeqCst);
+        assert!(least <= listens && listens <= most, "{way}: {listens}");
     }
 }
 

@@ -389,11 +389,14 @@ impl<'a, R: TaskOutcome> Follow<'a, R> {
             return Err(other_task(&self.id, &info.task_id));
         }
         self.existed = true;
-        let stale = self.is_stale(&info);
-        if self.info.as_ref() != Some(&info) {
-            let _ = self.events.send(TaskEvent::Status(info.clone())).await;
+        // A poll may have been under way when something newer was announced.
+        let stale = self.is_stale(&info) && end.is_none();
+        if !stale {
+            if self.info.as_ref() != Some(&info) {
+                let _ = self.events.send(TaskEvent::Status(info.clone())).await;
+            }
+            self.info = Some(info.clone());
         }
-        self.info = Some(info.clone());
         match end {
             Some(End::Result(raw)) => {
                 let mut result = R::read(raw.as_raw())?;
