@@ -50,9 +50,12 @@ impl Failure {
         move |error| Self::new(format!("{doing}: {error}"))
     }
 
-    /// The task it is about.
+    /// The task it is about, which the message names.
     pub(crate) fn about(mut self, task: &str) -> Self {
         self.task.get_or_insert_with(|| task.to_owned());
+        if !self.message.contains(task) {
+            self.message = format!("task {task}: {}", self.message);
+        }
         self
     }
 

@@ -76,6 +76,7 @@ pub(crate) struct Session {
     /// Told whenever the server announces a status.
     pub(crate) announced: Arc<Notify>,
     target: Target,
+    credentials: Credentials,
     directory: Option<PathBuf>,
     last_words: LastWords,
 }
@@ -131,9 +132,35 @@ impl Session {
             asker,
             announced,
             target,
+            credentials: credentials.clone(),
             directory,
             last_words,
         })
+    }
+
+    /// Is gone for a time, and connects again.
+    pub(crate) async fn step_aside(&mut self, time: Duration) -> Result<(), Failure> {
+        let client = self.client.clone();
+        let gone = async {
+            let _ = tokio::time::timeout(GOODBYE, client.close()).await;
+            tokio::time::sleep(time).await;
+        };
+        tokio::select! {
+            () = gone => {}
+            signal = self.signals.next() => return Err(signal.failure()),
+        }
+        let opening = Opening {
+            target: &self.target,
+            credentials: &self.credentials,
+            directory: self.directory.as_deref(),
+            announced: self.announced.clone(),
+        };
+        let connected = opening
+            .connect(self.asker.clone(), &self.show, &mut self.signals)
+            .await?;
+        self.client = connected.client;
+        self.last_words = connected.last_words;
+        Ok(())
     }
 
     /// Connects to the server of a task, to take part in it.

@@ -210,10 +210,10 @@ impl Tickets {
     /// The only ticket, or with `last` the one that was kept last.
     pub(crate) fn only(&self, last: bool) -> Result<Kept, Failure> {
         let (mut kept, broken) = self.all()?;
-        if last || kept.len() == 1 {
-            if let Some(kept) = kept.pop() {
-                return Ok(kept);
-            }
+        if (last || kept.len() == 1)
+            && let Some(kept) = kept.pop()
+        {
+            return Ok(kept);
         }
         Err(match kept.len() {
             0 => Failure::usage("no task was left running: there is no ticket here")

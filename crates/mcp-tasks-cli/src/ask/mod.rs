@@ -140,6 +140,11 @@ impl Asker {
         };
         let answered = !self.0.answers.is_empty();
         if answered && fields.iter().all(|field| given.contains_key(&field.name)) {
+            if self.0.terminal {
+                self.0
+                    .show
+                    .note(&format!("{message}\n(answered on the command line)"));
+            }
             return Verdict::Accept(given);
         }
         if self.0.terminal {
@@ -169,6 +174,14 @@ impl Asker {
         }
     }
 
+    /// Tells a question; at a terminal its prompt does that.
+    fn tell(&self, question: &Event<'_>) {
+        if !self.0.terminal || self.0.show.is_json() {
+            self.0.show.event(question);
+        }
+    }
+
+    /// Tells an answer; at a terminal whoever gave it knows.
     fn told<T>(&self, task: Option<&str>, verdict: &Verdict<T>, content: Option<&Value>) {
         let (action, reason) = match verdict {
             Verdict::Accept(_) => ("accept", None),
@@ -176,6 +189,9 @@ impl Asker {
             Verdict::Cancel => ("cancel", None),
             Verdict::Open => return,
         };
+        if self.0.terminal && reason.is_none() && !self.0.show.is_json() {
+            return;
+        }
         self.0.show.event(&Event::Answer {
             task,
             action,
@@ -228,7 +244,7 @@ impl ClientHandler for Asker {
                 let whole =
                     whole.and_then(|QuestionParams(params)| params.get("requestedSchema").cloned());
                 let schema = whole.unwrap_or_else(|| json!(requested_schema));
-                self.0.show.event(&Event::Question {
+                self.tell(&Event::Question {
                     task,
                     kind: "form",
                     message: &message,
@@ -239,7 +255,7 @@ impl ClientHandler for Asker {
                 self.form(message, &schema, withdrawn).await
             }
             ElicitRequestParams::UrlElicitationParams { message, url, .. } => {
-                self.0.show.event(&Event::Question {
+                self.tell(&Event::Question {
                     task,
                     kind: "url",
                     message: &message,
@@ -280,7 +296,7 @@ impl ClientHandler for Asker {
         let task = related(&context.meta).or_else(|| related(&request.meta));
         let task = task.as_deref();
         let words = conversation(&request);
-        self.0.show.event(&Event::Question {
+        self.tell(&Event::Question {
             task,
             kind: "sampling",
             message: &words,

@@ -1,7 +1,6 @@
 //! `mcp-tasks cancel`: ends a task.
 
 use mcp_tasks::client::TaskStatus;
-use serde_json::json;
 
 use crate::{
     exit::Exit,
@@ -53,6 +52,6 @@ async fn cancel(session: &mut Session, place: &Place) -> Result<Exit, Failure> {
     }
     session.forget(&task);
     let shown = Task::from(&info);
-    session.show.document(&json!(shown), &task_lines(&shown));
+    session.show.document(&shown, &task_lines(&shown));
     Ok(Exit::Done)
 }

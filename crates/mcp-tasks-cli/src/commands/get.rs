@@ -1,7 +1,6 @@
 //! `mcp-tasks get`: one look at a task.
 
 use mcp_tasks::client::TaskStatus;
-use serde_json::json;
 
 use crate::{
     exit::Exit,
@@ -46,6 +45,6 @@ async fn get(session: &mut Session, place: &Place) -> Result<Exit, Failure> {
         session.forget(&task);
     }
     let shown = Task::from(&info);
-    session.show.document(&json!(shown), &task_lines(&shown));
+    session.show.document(&shown, &task_lines(&shown));
     Ok(Exit::Done)
 }

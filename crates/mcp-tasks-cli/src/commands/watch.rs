@@ -48,10 +48,10 @@ pub(crate) async fn run(options: Options) -> Result<Exit, Failure> {
 }
 
 async fn watch(session: &mut Session, place: &Place) -> Result<Exit, Failure> {
-    let task = session.task(place)?;
     let announced = session.announced.clone();
     let mut told = None;
     loop {
+        let task = session.task(place)?;
         let info = match session.unless_stopped(task.get()).await {
             Ok(info) => info,
             Err(failure) => {
@@ -74,9 +74,16 @@ async fn watch(session: &mut Session, place: &Place) -> Result<Exit, Failure> {
             return ended(session, info);
         }
         let interval = info.poll_interval.unwrap_or(Duration::from_secs(1));
+        let interval = interval.max(Duration::from_millis(100));
+        let asks = info.status == TaskStatus::InputRequired;
         told = Some(info);
+        if asks && !session.speaks_to_a_command() {
+            // The server may have sent the question to us, who look on, and would not send it to anybody else meanwhile.
+            session.step_aside(interval).await?;
+            continue;
+        }
         tokio::select! {
-            () = tokio::time::sleep(interval.max(Duration::from_millis(100))) => {}
+            () = tokio::time::sleep(interval) => {}
             () = announced.notified() => {}
             signal = session.signals.next() => return Err(signal.failure()),
         }

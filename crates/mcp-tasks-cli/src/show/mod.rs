@@ -12,7 +12,8 @@ use std::{
 };
 
 use rmcp::model::CallToolResult;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use crate::text::{self, json_line};
 use bar::Bar;
@@ -79,16 +80,15 @@ impl Show {
         if self.0.terminal && state.held.is_none() && state.draw(event) {
             return;
         }
-        match plain::line(event, self.is_verbose()) {
-            Some(line) if matches!(event, Event::Status { .. }) => {
-                if state.told.as_ref() != Some(&line) {
-                    state.print(line.clone());
-                    state.told = Some(line);
-                }
-            }
-            Some(line) => state.print(line),
-            None => {}
+        let Some(line) = plain::line(event, self.is_verbose()) else {
+            return;
+        };
+        if matches!(event, Event::Status { .. })
+            && state.told.replace(line.clone()).as_ref() == Some(&line)
+        {
+            return;
         }
+        state.print(line);
     }
 
     /// Tells a person something on standard error; nothing with `--json`.
@@ -104,8 +104,8 @@ impl Show {
     }
 
     /// The document a command gives: `json`, or these words.
-    pub(crate) fn document(&self, json: &Value, words: &str) {
-        self.state().clear();
+    pub(crate) fn document(&self, json: &impl Serialize, words: &str) {
+        self.close();
         match self.is_json() {
             true => text::out(&json_line(json)),
             false => text::out(&text::clean(words)),
@@ -115,7 +115,7 @@ impl Show {
     /// The result of a tool, the last thing a command tells.
     pub(crate) fn result(&self, tool: Option<&str>, task: Option<&str>, result: &CallToolResult) {
         let ok = result.is_error != Some(true);
-        self.state().clear();
+        self.close();
         if self.is_json() {
             let result = json!(result);
             return self.event(&Event::Result {
