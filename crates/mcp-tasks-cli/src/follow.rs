@@ -15,7 +15,7 @@ use crate::{
     session::Session,
     show::{Event, Task},
     signals::Signal,
-    span, state,
+    span,
 };
 
 /// How a task is followed.
@@ -47,6 +47,7 @@ impl Session {
         following: &Following<'_>,
     ) -> Result<Exit, Failure> {
         let mut leaving: Option<Signal> = None;
+        let mut ended = false;
         loop {
             let event = tokio::select! {
                 biased;
@@ -79,9 +80,12 @@ impl Session {
                         return self.leave(&task, signal, following.grace).await;
                     }
                 }
-                TaskEvent::Status(info) => self.show.event(&Event::Status {
-                    task: Task::from(&info),
-                }),
+                TaskEvent::Status(info) => {
+                    ended = info.status.is_terminal();
+                    self.show.event(&Event::Status {
+                        task: Task::from(&info),
+                    });
+                }
                 TaskEvent::Progress(step) => self.show.event(&Event::Progress {
                     progress: step.progress,
                     total: step.total,
@@ -90,7 +94,9 @@ impl Session {
                 TaskEvent::Result(result) => {
                     return Ok(self.finished(following.tool, events.task().as_ref(), &result));
                 }
-                TaskEvent::Error(error) => return Err(self.failed(events.task().as_ref(), error)),
+                TaskEvent::Error(error) => {
+                    return Err(self.failed(events.task().as_ref(), ended, error));
+                }
                 // A later version of the library may tell more.
                 _ => {}
             }
@@ -117,22 +123,29 @@ impl Session {
         }
     }
 
-    /// There is none. The ticket of a task that may run on is kept.
-    pub(crate) fn failed(&self, task: Option<&RemoteTask>, error: TaskClientError) -> Failure {
+    /// There is none. The ticket of a task that may run on is kept; `ended`: the server has said that it does not.
+    fn failed(&self, task: Option<&RemoteTask>, ended: bool, error: TaskClientError) -> Failure {
         self.asker.leave();
         let failure = Failure::from(error);
         let Some(task) = task else {
             return failure;
         };
         let failure = failure.about(task.id());
-        if state::is_over(failure.kind()) {
-            self.forget(task);
-            return failure;
+        match failure.kind() {
+            Exit::Cancelled | Exit::Expired => self.forget(task),
+            Exit::Failed if ended => self.forget(task),
+            // It is not known here, or the server is not well: a ticket that is there stays.
+            Exit::Failed => {}
+            _ => {
+                return match self.keep(task) {
+                    Ok(resume) => {
+                        failure.and(&format!("the task may run on; resume with: {resume}"))
+                    }
+                    Err(other) => failure.and(other.message()),
+                };
+            }
         }
-        match self.keep(task) {
-            Ok(resume) => failure.and(&format!("the task may run on; resume with: {resume}")),
-            Err(other) => failure.and(other.message()),
-        }
+        failure
     }
 
     /// Leaves a task running, unless another Ctrl-C follows.

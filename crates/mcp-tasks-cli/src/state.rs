@@ -11,7 +11,7 @@ use std::{
 use mcp_tasks::{client::Ticket, task::Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::{exit::Exit, failure::Failure, target::Target, text};
+use crate::{failure::Failure, target::Target, text};
 
 /// The version of the files.
 const VERSION: u32 = 1;
@@ -274,17 +274,10 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     })
 }
 
-/// Whether a task that ended in this way needs its ticket no more.
-pub(crate) fn is_over(exit: Exit) -> bool {
-    matches!(
-        exit,
-        Exit::Done | Exit::Failed | Exit::Cancelled | Exit::Expired
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exit::Exit;
 
     fn kept(task: &str, url: &str, at: u64) -> Kept {
         let ticket = format!(

@@ -1,6 +1,6 @@
 //! The bar or spinner with its status line, at the bottom of a terminal.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use mcp_tasks::client::TaskStatus;
@@ -11,31 +11,31 @@ use crate::text;
 /// How fine a bar is drawn.
 const STEPS: u64 = 1000;
 
+/// What there is to show; it is remembered while the bar is not there.
 pub(super) struct Bar {
-    bar: ProgressBar,
+    drawn: Option<ProgressBar>,
+    since: Instant,
     name: String,
     status: String,
     progress: String,
-    has_total: bool,
+    /// How much is done, of 1.
+    part: Option<f64>,
 }
 
 impl Bar {
     pub(super) fn new() -> Self {
-        let bar = ProgressBar::new_spinner();
-        bar.set_style(style("{spinner} {wide_msg} {elapsed}"));
-        bar.enable_steady_tick(Duration::from_millis(120));
         Self {
-            bar,
+            drawn: None,
+            since: Instant::now(),
             name: String::new(),
             status: String::new(),
             progress: String::new(),
-            has_total: false,
+            part: None,
         }
     }
 
     pub(super) fn name(&mut self, name: &str) {
         self.name = text::line(name);
-        self.refresh();
     }
 
     pub(super) fn status(&mut self, task: &Task) {
@@ -45,47 +45,55 @@ impl Bar {
             (status, Some(message)) => format!("{status}: {message}"),
             (status, None) => status.to_string(),
         };
-        self.refresh();
     }
 
     pub(super) fn progress(&mut self, progress: f64, total: Option<f64>, message: Option<&str>) {
-        let part = total
+        self.part = total
             .map(|total| progress / total)
             .filter(|part| part.is_finite());
-        if let Some(part) = part {
-            if !self.has_total {
-                self.has_total = true;
-                self.bar.set_length(STEPS);
-                let bar = style("{spinner} [{bar:30}] {wide_msg} {elapsed}");
-                self.bar.set_style(bar.progress_chars("=> "));
-            }
-            // Bounded: a float that does not fit is cut off at either end.
-            self.bar
-                .set_position((part.clamp(0.0, 1.0) * STEPS as f64) as u64);
-        }
         self.progress = amount(progress, total);
         if let Some(message) = message {
             self.progress = format!("{} {}", self.progress, text::line(message));
         }
-        self.refresh();
     }
 
-    fn refresh(&self) {
+    /// Draws it.
+    pub(super) fn draw(&mut self) {
         let parts = [&self.name, &self.progress, &self.status];
         let parts: Vec<&str> = parts
             .into_iter()
             .filter(|part| !part.is_empty())
             .map(String::as_str)
             .collect();
-        self.bar.set_message(parts.join(" · "));
+        let since = self.since;
+        let bar = self.drawn.get_or_insert_with(|| {
+            let bar = ProgressBar::new(STEPS).with_elapsed(since.elapsed());
+            bar.set_style(style("{spinner} {wide_msg} {elapsed}"));
+            bar.enable_steady_tick(Duration::from_millis(120));
+            bar
+        });
+        if let Some(part) = self.part {
+            let with_bar = style("{spinner} [{bar:30}] {wide_msg} {elapsed}");
+            bar.set_style(with_bar.progress_chars("=> "));
+            // Bounded: what does not fit is cut off at either end.
+            bar.set_position((part.clamp(0.0, 1.0) * STEPS as f64) as u64);
+        }
+        bar.set_message(parts.join(" · "));
     }
 
+    /// Prints above it.
     pub(super) fn suspend(&self, print: impl FnOnce()) {
-        self.bar.suspend(print);
+        match &self.drawn {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
     }
 
-    pub(super) fn clear(self) {
-        self.bar.finish_and_clear();
+    /// Takes it off the terminal.
+    pub(super) fn hide(&mut self) {
+        if let Some(bar) = self.drawn.take() {
+            bar.finish_and_clear();
+        }
     }
 }
 

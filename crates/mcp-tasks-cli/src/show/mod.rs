@@ -77,7 +77,7 @@ impl Show {
             return text::out(&json_line(event));
         }
         let mut state = self.state();
-        if self.0.terminal && state.held.is_none() && state.draw(event) {
+        if self.0.terminal && state.draw(event) {
             return;
         }
         let Some(line) = plain::line(event, self.is_verbose()) else {
@@ -134,7 +134,9 @@ impl Show {
     /// Leaves the terminal to somebody who types; what happens meanwhile is told by [`release`](Self::release).
     pub(crate) fn hold(&self) {
         let mut state = self.state();
-        state.clear();
+        if let Some(bar) = &mut state.bar {
+            bar.hide();
+        }
         state.held.get_or_insert_with(Vec::new);
     }
 
@@ -142,6 +144,9 @@ impl Show {
         let mut state = self.state();
         for line in state.held.take().into_iter().flatten() {
             state.print(line);
+        }
+        if let Some(bar) = &mut state.bar {
+            bar.draw();
         }
     }
 
@@ -157,8 +162,8 @@ impl Show {
                 crossterm::style::Print("\n")
             );
         }
-        self.release();
         self.state().clear();
+        self.release();
     }
 }
 
@@ -174,38 +179,29 @@ impl State {
     /// Shows it on the bar; whether that is all there is to tell.
     fn draw(&mut self, event: &Event<'_>) -> bool {
         match event {
-            Event::Created { tool, .. } => {
-                self.bar().name(tool);
-                false
-            }
-            Event::Status { task } => {
-                self.bar().status(task);
-                true
-            }
+            Event::Created { tool, .. } => self.bar.get_or_insert_with(Bar::new).name(tool),
+            Event::Status { task } => self.bar.get_or_insert_with(Bar::new).status(task),
             Event::Progress {
                 progress,
                 total,
                 message,
             } => {
-                self.bar().progress(*progress, *total, *message);
-                true
+                let bar = self.bar.get_or_insert_with(Bar::new);
+                bar.progress(*progress, *total, *message);
             }
-            Event::Connected { .. } => false,
-            Event::Question { .. } | Event::Answer { .. } => false,
-            Event::Detached { .. } | Event::Result { .. } => {
-                self.clear();
-                false
-            }
+            Event::Detached { .. } | Event::Result { .. } => self.clear(),
+            Event::Connected { .. } | Event::Question { .. } | Event::Answer { .. } => {}
         }
+        if let (Some(bar), None) = (&mut self.bar, &self.held) {
+            bar.draw();
+        }
+        matches!(event, Event::Status { .. } | Event::Progress { .. })
     }
 
-    fn bar(&mut self) -> &mut Bar {
-        self.bar.get_or_insert_with(Bar::new)
-    }
-
+    /// Takes the bar away for good.
     fn clear(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.clear();
+        if let Some(mut bar) = self.bar.take() {
+            bar.hide();
         }
     }
 }

@@ -3,6 +3,8 @@
 
 mod asking;
 mod detach;
+#[cfg(unix)]
+mod docs;
 mod fixture;
 mod json;
 mod program;

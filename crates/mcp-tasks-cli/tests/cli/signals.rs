@@ -121,6 +121,17 @@ fn the_server_process_is_not_interrupted() {
 }
 
 #[test]
+fn before_there_is_a_task_the_call_can_only_be_withdrawn() {
+    let server = Listening::start(&[]);
+    let user = User::new();
+    let mut terminal = Terminal::start(&user, &["call", "test_tool_with_task", &server.url]);
+    terminal.expect("name:").keys(CTRL_C);
+    terminal.expect("once more withdraws the call").keys(CTRL_C);
+    let (code, text) = terminal.ended();
+    assert_eq!(code, 130, "{text}");
+}
+
+#[test]
 fn a_call_that_is_no_task_is_withdrawn() {
     let server = Listening::start(&[]);
     let user = User::new();
