@@ -12,6 +12,7 @@ mod measure;
 mod memory;
 mod messages;
 mod retained;
+mod rounds;
 mod serve;
 mod wake;
 
@@ -21,10 +22,11 @@ use std::{path::PathBuf, time::Duration};
 type Fallible<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 const USAGE: &str = "\
-usage: mcp-tasks-bench [get] [cycles] [wake] [retained] [memory] [all] [options]
+usage: mcp-tasks-bench [get] [cycles] [wake] [rounds] [retained] [memory] [all] [options]
   get          tasks/get over HTTP, beside a bare handler and beside rmcp
   cycles       create + complete + fetch, in memory and in SQLite; group commit
-  wake         from the end of a task to the bytes of a waiting tasks/result
+  wake         from the end of a task to the bytes of a waiting tasks/result, or of a subscription
+  rounds       a plain call of 2026-07-28, and one that asks
   retained     tasks/get and creation while many tasks are kept
   memory       resident memory per task
 options:
@@ -82,7 +84,7 @@ fn main() -> Fallible<()> {
                 println!("{USAGE}");
                 return Ok(());
             }
-            "get" | "cycles" | "wake" | "retained" | "memory" | "all" => parts.push(arg),
+            "get" | "cycles" | "wake" | "rounds" | "retained" | "memory" | "all" => parts.push(arg),
             _ => return Err(format!("{arg}: unknown\n{USAGE}").into()),
         }
     }
@@ -95,6 +97,7 @@ fn main() -> Fallible<()> {
         ("get", fetch::run as fn(&Plan) -> Fallible<()>),
         ("cycles", cycles::run),
         ("wake", wake::run),
+        ("rounds", rounds::run),
         ("retained", retained::run),
         ("memory", memory::run),
     ] {

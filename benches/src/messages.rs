@@ -23,6 +23,27 @@ pub(crate) enum Speech {
     Stateless,
 }
 
+const META: &str = concat!(
+    r#","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","#,
+    r#""io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"},"#,
+    r#""io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}"#
+);
+
+const PLAIN_META: &str = concat!(
+    r#","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","#,
+    r#""io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"},"#,
+    r#""io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}"#
+);
+
+/// The headers of a request of 2026-07-28.
+fn once_headers(method: &str, name: &str) -> String {
+    let name = match name {
+        "" => String::new(),
+        name => format!("mcp-name: {name}\r\n"),
+    };
+    format!("mcp-protocol-version: 2026-07-28\r\nmcp-method: {method}\r\n{name}")
+}
+
 /// A request with places for its id and its task's id.
 #[derive(Debug, Clone)]
 pub(crate) struct Template {
@@ -38,17 +59,12 @@ impl Template {
                 format!("mcp-protocol-version: 2025-11-25\r\nmcp-session-id: {session}\r\n"),
                 "",
             ),
-            Speech::Stateless => (
-                format!(
-                    "mcp-protocol-version: 2026-07-28\r\nmcp-method: {method}\r\nmcp-name: {name}\r\n"
-                ),
-                concat!(
-                    r#","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","#,
-                    r#""io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"},"#,
-                    r#""io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}"#
-                ),
-            ),
+            Speech::Stateless => (once_headers(method, name), META),
         };
+        Self::with(&headers, meta, method, params)
+    }
+
+    fn with(headers: &str, meta: &str, method: &str, params: &str) -> Self {
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":{ID},"method":"{method}","params":{{{params}{meta}}}}}"#
         );
@@ -65,6 +81,24 @@ impl Template {
             id_at,
             task_at,
         }
+    }
+
+    /// A call of `tool` by a client of 2026-07-28 without the extension.
+    pub(crate) fn plain(tool: &str, more: &str) -> Self {
+        let params = format!(r#""name":"{tool}","arguments":{{}}{more}"#);
+        Self::with(
+            &once_headers("tools/call", tool),
+            PLAIN_META,
+            "tools/call",
+            &params,
+        )
+    }
+
+    /// A subscription to some task.
+    pub(crate) fn listen() -> Self {
+        let params = format!(r#""notifications":{{"taskIds":["{TASK}"]}}"#);
+        let method = "subscriptions/listen";
+        Self::with(&once_headers(method, ""), META, method, &params)
     }
 
     /// `tasks/get` of some task.

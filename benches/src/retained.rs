@@ -83,6 +83,8 @@ impl Side {
 pub(crate) fn run(plan: &Plan) -> Fallible<()> {
     let sizes = plan.pick([1_000, 100_000, 1_000_000], [100, 1_000, 5_000]);
     over_http(plan, "mcp-tasks, 2025-11-25", "plane", &sizes, false)?;
+    let few = plan.pick([1_000, 1_000_000], [100, 5_000]);
+    over_http(plan, "mcp-tasks, 2026-07-28", "plane", &few, true)?;
     let sizes = plan.pick([1_000, 20_000], [100, 1_000]);
     over_http(
         plan,

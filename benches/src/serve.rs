@@ -1,7 +1,7 @@
 //! The servers that are compared, each in a process of its own: a bare handler, the task plane, rmcp's task manager.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     io::{Read, Write},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -15,7 +15,8 @@ use axum::{
     serve::{Listener, ListenerExt},
 };
 use mcp_tasks::{
-    CreateContext, Limits, TaskContext, TaskError, TaskHandle, TaskOptions, TaskTool, Tasks,
+    CreateContext, Limits, Question, TaskContext, TaskError, TaskHandle, TaskOptions, TaskSupport,
+    TaskTool, Tasks,
     runtime::{Call, Requestor, Runtime},
     store::{Access, MemoryStore, TaskStore},
     task::{Generation, Owner, TaskId},
@@ -24,8 +25,8 @@ use rmcp::{
     ErrorData, ServerHandler,
     model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
-        CreateTaskResult, GetTaskParams, GetTaskResult, ServerCapabilities, ServerConfig,
-        UpdateTaskParams,
+        CreateTaskResult, ElicitationSchema, GetTaskParams, GetTaskResult, ServerCapabilities,
+        ServerConfig, UpdateTaskParams,
     },
     service::{RequestContext, RoleServer},
     task_manager::{TaskManager, TaskOptions as ManagerOptions},
@@ -164,6 +165,19 @@ pub(crate) fn tasks(store: Arc<dyn TaskStore>) -> Fallible<Tasks> {
         )
         // A body that has nothing to do.
         .tool(TaskTool::new("empty").run(async |_: TaskContext, _: Value| Ok::<_, TaskError>(())))
+        // Plain calls: one is answered, the other asks first.
+        .tool(
+            TaskTool::new("quick")
+                .support(TaskSupport::Optional)
+                .run(async |_: TaskContext, _: Value| Ok::<_, TaskError>(())),
+        )
+        .tool(TaskTool::new("curious").support(TaskSupport::Optional).run(
+            async |cx: TaskContext, _: Value| {
+                let form = Question::form_schema("?", &ElicitationSchema::new(BTreeMap::new()));
+                cx.ask(form).await?;
+                Ok::<_, TaskError>(())
+            },
+        ))
         // A body that waits.
         .tool(
             TaskTool::new("wait").run(async |cx: TaskContext, _: Value| {

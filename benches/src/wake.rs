@@ -18,7 +18,7 @@ use crate::{
     Fallible, Plan,
     load::{Conn, next_id},
     measure::{grouped, median, micros, percentile, table},
-    messages::{Speech, Template, answers, connect, create},
+    messages::{Speech, Template, answers, connect, create, has},
     serve::{call, complete, listen, nodelay, plane, tasks},
 };
 
@@ -48,6 +48,14 @@ pub(crate) fn run(plan: &Plan) -> Fallible<()> {
         micros(percentile(&one, 50)),
         micros(percentile(&one, 99)),
         micros(one.last().copied().unwrap_or_default()),
+    ]);
+    let listening = crate::load::runtime()?.block_on(served.subscribed(plan))?;
+    rows.push(vec![
+        "one subscription over HTTP (2026-07-28)".to_owned(),
+        grouped(listening.len()),
+        micros(percentile(&listening, 50)),
+        micros(percentile(&listening, 99)),
+        micros(listening.last().copied().unwrap_or_default()),
     ]);
     let crowd = plan.pick(500, 50);
     let (all, last) = repeat(plan, || {
@@ -137,6 +145,28 @@ impl Served {
         Ok(times)
     }
 
+    /// From the end of a task to the notification that tells it.
+    async fn subscribed(&self, plan: &Plan) -> Fallible<Vec<Duration>> {
+        let (mut conn, speech) = connect(self.addr, true).await?;
+        let mut times = Vec::new();
+        for _ in 0..plan.pick(1000, 50) {
+            let task = create(&mut conn, &speech, "hold").await?.ok_or("no task")?;
+            let mut listening = Conn::open(self.addr).await?;
+            let mut request = Vec::new();
+            Template::listen().write(next_id(), &task, &mut request);
+            listening.send(&request).await?;
+            if listening.head().await?.status != 200 {
+                return Err("a subscription was refused".into());
+            }
+            until(&mut listening, "\"working\"").await?;
+            let (ended, came) =
+                tokio::join!(self.end(&task), until(&mut listening, "\"completed\""));
+            times.push(came?.saturating_duration_since(ended?));
+        }
+        times.sort_unstable();
+        Ok(times)
+    }
+
     /// Many clients wait for one task.
     async fn crowd(&self, count: usize) -> Fallible<Vec<Duration>> {
         let (mut first, speech) = connect(self.addr, false).await?;
@@ -188,6 +218,16 @@ async fn answered(conn: &mut Conn, id: u64) -> Fallible<Instant> {
         }
     }
     Err("a stream ended without the answer".into())
+}
+
+/// When a stream has said so.
+async fn until(conn: &mut Conn, wanted: &str) -> Fallible<Instant> {
+    while conn.chunk().await? {
+        if has(conn.body(), wanted.as_bytes()) {
+            return Ok(Instant::now());
+        }
+    }
+    Err(format!("a stream ended before it said {wanted}").into())
 }
 
 /// Waiters without a transport: all for one task, or each for its own. The times of each, from the first end on.

@@ -124,7 +124,15 @@ impl From<TaskClientError> for Failure {
             _ => Exit::Lost,
         };
         let task = error.task_id().map(str::to_owned);
-        let message = error.to_string();
+        let message = match &error {
+            TaskClientError::Rpc(error) => {
+                format!(
+                    "the server answered with error {}: {}",
+                    error.code.0, error.message
+                )
+            }
+            error => error.to_string(),
+        };
         let error = match error {
             TaskClientError::Rpc(error) => Some(error),
             _ => None,

@@ -48,11 +48,20 @@ pub use runtime::{
 };
 #[cfg(feature = "client")]
 pub use server::ClientTasks;
+pub use server::{Augment, ServeError, Tasks, TasksBuilder};
 #[cfg(feature = "http")]
 pub use server::{BodyError, HttpOptions, McpBody, TasksHttp, TasksLayer};
-pub use server::{ServeError, Tasks, TasksBuilder};
 
 /// The code in the README compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The code in the documents beside it compiles too.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/generations.md")]
+struct Generations;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/migrating.md")]
+struct Migrating;

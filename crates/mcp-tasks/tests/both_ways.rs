@@ -174,6 +174,16 @@ async fn act(tasks: &ClientTasks, args: &Value) -> Result<Value, TaskError> {
             let both = tokio::join!(told(stream("left")), told(stream("right")));
             json!([both.0.1["content"]["name"], both.1.1["content"]["name"]])
         }
+        "make" => match args["sample"].as_bool() {
+            Some(true) => match tasks.create_message_task(prompt(text), options).await {
+                Err(TaskClientError::ImmediateMessage(result)) => json!({"immediate": result}),
+                other => json!(format!("{other:?}")),
+            },
+            _ => match tasks.create_elicitation_task(form(text), options).await {
+                Err(TaskClientError::ImmediateElicitation(result)) => json!({"immediate": result}),
+                other => json!(format!("{other:?}")),
+            },
+        },
         "url" => {
             let url = ElicitRequestParams::UrlElicitationParams {
                 meta: None,
@@ -335,6 +345,7 @@ impl Ends {
     }
 }
 
+// F-41: the streams.
 #[tokio::test]
 async fn questions_are_driven_to_their_answers_from_plain_calls_and_tasks_on_every_transport() {
     for way in WAYS {
@@ -358,6 +369,7 @@ async fn questions_are_driven_to_their_answers_from_plain_calls_and_tasks_on_eve
     }
 }
 
+// F-37, F-41: get, result, list and cancel.
 #[tokio::test]
 async fn get_list_result_and_a_late_cancel_by_hand() {
     for way in WAYS {
@@ -384,6 +396,7 @@ async fn get_list_result_and_a_late_cancel_by_hand() {
     }
 }
 
+// F-37, F-41
 #[tokio::test]
 async fn a_cancel_reaches_the_handler() {
     for (way, sample) in [(Way::Pipe, false), (Way::Http, true)] {
@@ -400,6 +413,7 @@ async fn a_cancel_reaches_the_handler() {
     }
 }
 
+// F-41
 #[tokio::test]
 async fn declined_failed_and_panicking_answers_are_told_apart() {
     let ends = hosting(Way::Pipe, &Hands::default()).await;
@@ -417,6 +431,7 @@ async fn declined_failed_and_panicking_answers_are_told_apart() {
     assert_eq!(ask("Ada").await.unwrap()[1]["content"]["name"], "Ada");
 }
 
+// F-37
 #[tokio::test]
 async fn a_question_that_nobody_answers_expires_and_its_handler_is_told() {
     let hands = Hands::default();
@@ -443,6 +458,7 @@ async fn two_at_once_get_their_own_answers() {
     }
 }
 
+// F-37, F-38 the other way
 #[tokio::test]
 async fn a_status_notification_wakes_the_one_who_waits() {
     for way in [Way::Pipe, Way::Http] {
@@ -461,6 +477,7 @@ async fn a_status_notification_wakes_the_one_who_waits() {
     }
 }
 
+// F-41: capability checks.
 #[tokio::test]
 async fn what_the_client_does_not_declare_is_refused_by_name() {
     let refused = async |hands: Hands, hosts: bool, args: Value| {
@@ -662,6 +679,7 @@ fn elicitation(task: Value) -> Value {
         "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}})
 }
 
+// F-37
 #[tokio::test]
 async fn hosting_on_the_wire() {
     let (mut script, io) = Script::pair();
@@ -775,6 +793,7 @@ async fn what_is_wrong_with_a_request_is_named() {
     assert_eq!(script.expect_answer().await["error"]["code"], -32601);
 }
 
+// F-37: declared only then.
 #[tokio::test]
 async fn a_client_that_hosts_nothing_declares_nothing_and_knows_no_tasks() {
     let (mut script, io) = Script::pair();
@@ -816,6 +835,14 @@ async fn the_driver_copes_with_a_client_that_refuses_or_answers_at_once() {
     let asked = pipe.method("elicitation/create").await;
     pipe.accept(&asked, "Ada").await;
     assert!(support::text(&pipe.answer(id).await["result"]).contains("Ada"));
+    // Where the task itself was wanted, what came is in the error.
+    let make = json!({"name": "act", "arguments": {"do": "make"}});
+    let id = pipe.begin("tools/call", make).await;
+    let asked = pipe.method("elicitation/create").await;
+    pipe.accept(&asked, "Ada").await;
+    let told = pipe.answer(id).await;
+    let told: Value = serde_json::from_str(support::text(&told["result"])).unwrap();
+    assert_eq!(told["immediate"]["content"]["name"], "Ada", "{told}");
     // By hand: neither list nor cancel is declared.
     let by_hand = json!({"name": "act", "arguments": {"do": "by hand"}});
     let id = pipe.begin("tools/call", by_hand).await;
@@ -827,5 +854,19 @@ async fn the_driver_copes_with_a_client_that_refuses_or_answers_at_once() {
     let answer = pipe.answer(id).await;
     let why = answer["error"]["message"].as_str().unwrap();
     assert!(why.contains("tasks.list"), "{answer}");
+    pipe.close().await.unwrap();
+    let hosted =
+        json!({"sampling": {}, "tasks": {"requests": {"sampling": {"createMessage": {}}}}});
+    let hello = support::initialize_with("2025-11-25", hosted);
+    let (mut pipe, _) = support::pipe::Pipe::with(&tasks, Bare, hello).await;
+    let make = json!({"name": "act", "arguments": {"do": "make", "sample": true}});
+    let id = pipe.begin("tools/call", make).await;
+    let asked = pipe.method("sampling/createMessage").await;
+    let message =
+        json!({"model": "m", "role": "assistant", "content": {"type": "text", "text": "s"}});
+    pipe.reply(&asked, message).await;
+    let told = pipe.answer(id).await;
+    let told: Value = serde_json::from_str(support::text(&told["result"])).unwrap();
+    assert_eq!(told["immediate"]["content"]["text"], "s", "{told}");
     pipe.close().await.unwrap();
 }

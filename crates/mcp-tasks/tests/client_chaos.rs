@@ -468,6 +468,7 @@ async fn run(
     }
 }
 
+// F-36
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_connections_cost_no_result_and_no_second_question() {
     let ids = Ids::default();

@@ -1,8 +1,10 @@
 //! Our client against a server of somebody else's: the scenarios of `interop/client-1x.mjs`, and what they lack.
 //!
 //! ```text
-//! client-scenarios --tools PROFILE [--only a,b] [--skip a,b] [--allow a,b] (URL | -- COMMAND [ARG…])
+//! client-scenarios --tools PROFILE [--bearer TOKEN] [--only a,b] [--skip a,b] [--allow a,b] (URL | -- COMMAND [ARG…])
 //! ```
+//!
+//! The client hosts tasks too: where a server asks its question as a task, that runs here.
 //!
 //! Each scenario prints its name as `- NAME`, then one line for each check, `  ok   …` or `  FAIL …`. `--allow` names
 //! checks that the server is known to fail by its own fault: they are still made, and printed as `  known`. The exit
@@ -16,17 +18,24 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use mcp_tasks::client::{TaskClient, TaskClientError, TaskInfo};
+use mcp_tasks::{
+    client::{TaskClient, TaskClientError, TaskInfo},
+    store::MemoryStore,
+};
+#[allow(deprecated)] // by rmcp, for revisions after 2026-07-28
+use rmcp::model::{CreateMessageRequestParams, CreateMessageResult, SamplingMessage};
 use rmcp::{
     ClientHandler,
     model::{ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction, ErrorData},
     service::{RequestContext, RoleClient},
 };
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use profile::Profile;
 
-/// Answers every question with `Ada` (or the first choice), and keeps what it was asked.
+/// Answers every question with `Ada` (or the first choice, or yes) and every prompt with `sampled by Ada`; keeps what it
+/// was asked.
 #[derive(Clone, Default)]
 struct Person {
     asked: Arc<Mutex<Vec<Value>>>,
@@ -47,7 +56,7 @@ impl Person {
 impl ClientHandler for Person {
     fn get_info(&self) -> ClientConfig {
         let mut config = ClientConfig::default();
-        let declared = json!({"elicitation": {"form": {}}});
+        let declared = json!({"elicitation": {"form": {}}, "sampling": {}});
         config.capabilities = serde_json::from_value(declared).unwrap_or_default();
         config
     }
@@ -64,8 +73,10 @@ impl ClientHandler for Person {
             .cloned();
         let mut content = json!({});
         for (name, schema) in properties.unwrap_or_default() {
-            content[name] = match schema.pointer("/oneOf/0/const") {
+            let choice = schema.pointer("/oneOf/0/const");
+            content[name] = match choice.or(schema.pointer("/enum/0")) {
                 Some(choice) => choice.clone(),
+                None if schema["type"] == "boolean" => json!(true),
                 None => json!("Ada"),
             };
         }
@@ -76,7 +87,23 @@ impl ClientHandler for Person {
         answer.content = Some(content);
         Ok(answer)
     }
+
+    #[allow(deprecated)]
+    async fn create_message(
+        &self,
+        request: CreateMessageRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<CreateMessageResult, ErrorData> {
+        if let Ok(mut asked) = self.asked.lock() {
+            asked.push(serde_json::to_value(request).unwrap_or_default());
+        }
+        let text = SamplingMessage::assistant_text("sampled by Ada");
+        Ok(CreateMessageResult::new(text, "mock".into()))
+    }
 }
+
+/// What the server announced of its tasks.
+type Announced = watch::Sender<Vec<TaskInfo>>;
 
 /// Where the server is.
 #[derive(Clone)]
@@ -91,7 +118,8 @@ struct Run {
     target: Target,
     client: TaskClient,
     person: Person,
-    announced: Arc<Mutex<Vec<TaskInfo>>>,
+    announced: Announced,
+    bearer: Option<String>,
     allowed: Vec<String>,
     failures: u8,
 }
@@ -112,15 +140,17 @@ impl Run {
 
 async fn connect(
     target: &Target,
+    bearer: Option<&str>,
     person: &Person,
-    announced: &Arc<Mutex<Vec<TaskInfo>>>,
+    announced: &Announced,
 ) -> Result<TaskClient, TaskClientError> {
     let announced = announced.clone();
-    let builder = TaskClient::builder(person.clone()).on_status(move |info| {
-        if let Ok(mut announced) = announced.lock() {
-            announced.push(info);
-        }
-    });
+    let mut builder = TaskClient::builder(person.clone())
+        .host(MemoryStore::new())
+        .on_status(move |info| announced.send_modify(|all| all.push(info)));
+    if let Some(token) = bearer {
+        builder = builder.bearer(token);
+    }
     match target {
         Target::Url(url) => builder.http(url).await,
         Target::Command(words) => {
@@ -132,24 +162,26 @@ async fn connect(
     }
 }
 
-const USAGE: &str = "client-scenarios --tools fixture|ts|python|fastmcp|everything [--only a,b] [--skip a,b] [--allow a,b] (URL | -- COMMAND [ARG…])";
+const USAGE: &str = "client-scenarios --tools fixture|ts|python|fastmcp|everything [--bearer TOKEN] [--only a,b] [--skip a,b] [--allow a,b] (URL | -- COMMAND [ARG…])";
 
 struct Options {
     profile: Profile,
     only: Vec<String>,
     skip: Vec<String>,
     allowed: Vec<String>,
+    bearer: Option<String>,
     target: Target,
 }
 
 fn options() -> Option<Options> {
-    let (mut profile, mut target) = (None, None);
+    let (mut profile, mut target, mut bearer) = (None, None, None);
     let (mut only, mut skip, mut allowed) = (Vec::new(), Vec::new(), Vec::new());
     let list = |text: String| text.split(',').map(str::to_owned).collect();
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
             "--tools" => profile = Profile::named(&words.next()?),
+            "--bearer" => bearer = Some(words.next()?),
             "--only" => only = list(words.next()?),
             "--skip" => skip = list(words.next()?),
             "--allow" => allowed = list(words.next()?),
@@ -166,6 +198,7 @@ fn options() -> Option<Options> {
         only,
         skip,
         allowed,
+        bearer,
         target: target?,
     })
 }
@@ -176,8 +209,9 @@ async fn main() -> ExitCode {
         eprintln!("usage: {USAGE}");
         return ExitCode::from(2);
     };
-    let (person, announced) = (Person::default(), Arc::default());
-    let client = match connect(&options.target, &person, &announced).await {
+    let (person, announced) = (Person::default(), Announced::default());
+    let bearer = options.bearer.as_deref();
+    let client = match connect(&options.target, bearer, &person, &announced).await {
         Ok(client) => client,
         Err(error) => {
             println!("  FAIL connect: {error}");
@@ -195,6 +229,7 @@ async fn main() -> ExitCode {
         client,
         person,
         announced,
+        bearer: options.bearer,
         allowed: options.allowed,
         failures: 0,
     };

@@ -21,6 +21,15 @@ pub(crate) struct Profile {
     /// A text in what the failed one says.
     pub(crate) fails_with: &'static str,
     pub(crate) forever: Option<Call>,
+    /// Plain tools that have the client host a task.
+    pub(crate) hosted: Vec<Hosted>,
+}
+
+/// A tool that asks its client in a task of the client's, and what its result then says.
+#[derive(Clone)]
+pub(crate) struct Hosted {
+    pub(crate) call: Call,
+    pub(crate) says: &'static [&'static str],
 }
 
 impl Profile {
@@ -37,6 +46,16 @@ impl Profile {
                 fail: Some(("fail_task", json!({}))),
                 fails_with: if name == "ts" { "boom" } else { "it broke" },
                 forever: Some(("forever", json!({}))),
+                // All of the events, as JSON.
+                hosted: vec![Hosted {
+                    call: ("ask_client_task", json!({})),
+                    says: &[
+                        r#"\"type\":\"taskCreated\""#,
+                        r#"\"type\":\"result\""#,
+                        r#"\"action\":\"accept\""#,
+                        "Ada",
+                    ],
+                }],
             },
             "python" | "fastmcp" => Self {
                 optional: Some(("sleep_echo", json!({"text": "one", "ms": 400}))),
@@ -48,6 +67,7 @@ impl Profile {
                 fail: Some(("fail", json!({}))),
                 fails_with: "boom",
                 forever: Some(("sleep_required", json!({"text": "late", "ms": 3_600_000}))),
+                hosted: Vec::new(),
             },
             "everything" => Self {
                 optional: None,
@@ -62,6 +82,16 @@ impl Profile {
                 fail: None,
                 fails_with: "",
                 forever: Some(("simulate-research-query", json!({"topic": "one"}))),
+                hosted: vec![
+                    Hosted {
+                        call: ("trigger-sampling-request-async", json!({"prompt": "hello"})),
+                        says: &["[COMPLETED]", "Task created: ", "sampled by Ada"],
+                    },
+                    Hosted {
+                        call: ("trigger-elicitation-request-async", json!({})),
+                        says: &["[COMPLETED]", "Task created: ", "- Name: Ada"],
+                    },
+                ],
             },
             _ => return None,
         })

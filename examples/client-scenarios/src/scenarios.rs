@@ -3,15 +3,18 @@
 use std::time::Duration;
 
 use mcp_tasks::client::{
-    CallOptions, TaskClientError, TaskEvent, TaskPreference, TaskStatus, Ticket,
+    CallOptions, TaskClientError, TaskEvent, TaskInfo, TaskPreference, TaskStatus, Ticket,
 };
 use rmcp::model::{CallToolRequestParams, CallToolResult};
 use serde_json::Value;
 
 use crate::{Run, Target, connect, profile::Call};
 
+const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
+
 pub(crate) const NAMES: &[&str] = &[
     "optional_as_task",
+    "optional_auto_without_options",
     "optional_plain_call",
     "plain_tool",
     "required_without_task",
@@ -22,6 +25,7 @@ pub(crate) const NAMES: &[&str] = &[
     "cancel",
     "list_and_errors",
     "status_notifications",
+    "client_hosted_task",
     "many_at_once",
     "ttl_expiry",
     "resume",
@@ -30,6 +34,7 @@ pub(crate) const NAMES: &[&str] = &[
 pub(crate) async fn play(name: &str, run: &mut Run) {
     match name {
         "optional_as_task" => optional_as_task(run).await,
+        "optional_auto_without_options" => optional_auto_without_options(run).await,
         "optional_plain_call" => optional_plain_call(run).await,
         "plain_tool" => plain_tool(run).await,
         "required_without_task" => required_without_task(run).await,
@@ -40,6 +45,7 @@ pub(crate) async fn play(name: &str, run: &mut Run) {
         "cancel" => cancel(run).await,
         "list_and_errors" => list_and_errors(run).await,
         "status_notifications" => status_notifications(run).await,
+        "client_hosted_task" => client_hosted_task(run).await,
         "many_at_once" => many_at_once(run).await,
         "ttl_expiry" => ttl_expiry(run).await,
         "resume" => resume(run).await,
@@ -104,6 +110,32 @@ async fn optional_as_task(run: &mut Run) {
     run.check("the last is the result", good, || line.clone());
     let last = events.iter().filter(|event| event.is_last()).count();
     run.check("there is one end", last == 1, || line);
+    let named = match (events.first(), events.last()) {
+        (Some(TaskEvent::Created(info)), Some(TaskEvent::Result(result))) => {
+            let meta = serde_json::to_value(&result.meta).unwrap_or_default();
+            meta[RELATED_TASK]["taskId"] == *info.task_id
+        }
+        _ => false,
+    };
+    run.check("the result names its task", named, || {
+        format!("{:?}", events.last())
+    });
+}
+
+async fn optional_auto_without_options(run: &mut Run) {
+    let Some(call) = run.profile.optional.clone() else {
+        return;
+    };
+    let options = CallOptions::new();
+    let mut stream = run.client.call_tool_stream(params(&call), options);
+    let first = stream.next().await;
+    run.check(
+        "an optional tool is called as a task by itself",
+        matches!(first, Some(TaskEvent::Created(_))),
+        || format!("{first:?}"),
+    );
+    let ended = stream.result().await;
+    run.check("and ends", ended.is_ok(), || shown(&ended));
 }
 
 async fn optional_plain_call(run: &mut Run) {
@@ -145,6 +177,12 @@ async fn required_without_task(run: &mut Run) {
     run.check("a required task is required (-32601)", good, || {
         shown(&result)
     });
+    let result = run.client.call_tool(params(&call)).await;
+    let (says, answer) = (run.profile.says, run.profile.answer);
+    let good = matches!(&result, Ok(result) if text(result).contains(says) || text(result).contains(answer));
+    run.check("our client makes it a task by itself", good, || {
+        shown(&result)
+    });
 }
 
 /// The checks of a call that asked.
@@ -164,9 +202,9 @@ fn asked_once(run: &mut Run, id: Option<&str>, result: &Result<CallToolResult, T
         .lock()
         .map(|asked| asked.clone())
         .unwrap_or_default();
-    let related = questions.first().and_then(|question| {
-        question["_meta"]["io.modelcontextprotocol/related-task"]["taskId"].as_str()
-    });
+    let related = questions
+        .first()
+        .and_then(|question| question["_meta"][RELATED_TASK]["taskId"].as_str());
     run.check(
         "the question names its task",
         id.is_some() && related == id,
@@ -283,6 +321,9 @@ async fn cancel(run: &mut Run) {
     run.check("a second cancel tells how it ended", good, || {
         format!("{again:?}")
     });
+    let after = remote.get().await;
+    let good = matches!(&after, Ok(info) if info.status == TaskStatus::Cancelled);
+    run.check("it stays cancelled", good, || format!("{after:?}"));
     let ended = tokio::time::timeout(Duration::from_secs(10), waiting).await;
     let good = matches!(&ended, Ok(Ok(Err(TaskClientError::Cancelled { .. }))));
     run.check("who waits is told that it was cancelled", good, || {
@@ -341,20 +382,43 @@ async fn status_notifications(run: &mut Run) {
         return run.check("a task is made", false, || shown(&made));
     };
     let ended = remote.result().await;
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    let heard = run
-        .announced
-        .lock()
-        .map(|announced| announced.clone())
-        .unwrap_or_default();
-    let mine = heard.iter().filter(|info| info.task_id == remote.id());
-    let mine: Vec<String> = mine.map(|info| info.status.to_string()).collect();
-    println!("   announced: {}", mine.join(" "));
-    run.check(
-        "with or without announcements it ends",
-        ended.is_ok(),
-        || shown(&ended),
-    );
+    let mine = |all: &[TaskInfo]| -> Vec<TaskStatus> {
+        let mine = all.iter().filter(|info| info.task_id == remote.id());
+        mine.map(|info| info.status).collect()
+    };
+    let mut heard = run.announced.subscribe();
+    let last = heard.wait_for(|all| mine(all).last().is_some_and(|status| status.is_terminal()));
+    let announced = tokio::time::timeout(Duration::from_secs(5), last).await;
+    let announced = announced.is_ok_and(|told| told.is_ok());
+    let told = format!("announced: {:?}", mine(&run.announced.borrow()));
+    println!("   {told}");
+    run.check("its end is announced", announced, || told);
+    run.check("and it ends", ended.is_ok(), || shown(&ended));
+}
+
+async fn client_hosted_task(run: &mut Run) {
+    for hosted in run.profile.hosted.clone() {
+        run.person.forget();
+        let (tool, _) = hosted.call;
+        let result = run.client.call_tool(params(&hosted.call)).await;
+        let told = match &result {
+            Ok(result) => text(result),
+            Err(error) => format!("{error:?}"),
+        };
+        println!("   {tool}: {told}");
+        let good = result.is_ok() && hosted.says.iter().all(|says| told.contains(says));
+        run.check(
+            &format!("{tool}: a task of ours gave the answer"),
+            good,
+            || told,
+        );
+        let asked = run.person.asked();
+        run.check(
+            &format!("{tool}: our handler was asked once"),
+            asked == 1,
+            || format!("asked {asked} times"),
+        );
+    }
 }
 
 async fn many_at_once(run: &mut Run) {
@@ -405,7 +469,14 @@ async fn resume(run: &mut Run) {
     let (Target::Url(_), Some(call)) = (&run.target, call) else {
         return;
     };
-    let first = match connect(&run.target, &run.person, &run.announced).await {
+    let first = match connect(
+        &run.target,
+        run.bearer.as_deref(),
+        &run.person,
+        &run.announced,
+    )
+    .await
+    {
         Ok(client) => client,
         Err(error) => return run.check("a second client", false, || format!("{error:?}")),
     };

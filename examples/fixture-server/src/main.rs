@@ -76,6 +76,7 @@ async fn serve(options: Options) -> Result<(), Box<dyn Error>> {
         .shared_store(store.clone())
         .limits(options.limits)
         .tools(tools::all(inner.counter(), &jobs));
+    let builder = inner::augment(builder);
     let builder = if options.owner_from_bearer {
         builder.owner(bearer_token)
     } else {

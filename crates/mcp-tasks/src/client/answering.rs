@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rmcp::{
     model::{ErrorCode, ErrorData, RequestId},
-    service::{RequestContext, RoleClient},
+    service::RequestContext,
 };
 use serde_json::{Value, value::RawValue};
 use tokio_util::sync::CancellationToken;
@@ -46,9 +46,6 @@ impl Connection {
             self.refuse(id.get().into(), error);
             return true;
         }
-        let Some(peer) = self.peer.get() else {
-            return false;
-        };
         let Ok(request_id) = serde_json::from_str::<RequestId>(id.get()) else {
             return false;
         };
@@ -76,8 +73,7 @@ impl Connection {
                 }
             }
             Arrival::Ask { number, cancel } => {
-                let context = RequestContext::new(request_id, peer.clone());
-                tokio::spawn(self.clone().ask(number, question, context, cancel));
+                tokio::spawn(self.clone().ask(number, question, request_id, cancel));
             }
         }
         true
@@ -105,10 +101,16 @@ impl Connection {
         self: Arc<Self>,
         number: u64,
         question: Question,
-        mut context: RequestContext<RoleClient>,
+        id: RequestId,
         cancel: CancellationToken,
     ) {
-        context.ct = cancel.clone();
+        // A server may ask before the handshake is over for rmcp.
+        let peer = tokio::select! {
+            peer = self.peer.wait() => peer.clone(),
+            () = self.stop.cancelled() => return,
+        };
+        let mut context = RequestContext::new(id, peer);
+        context.ct = cancel;
         // A task of its own: a panic of the handler must not leave the server waiting.
         let mut asking = tokio::spawn(self.answerer.clone().answer(question, context));
         let answer = tokio::select! {

@@ -11,10 +11,11 @@ use std::{
     },
 };
 
+use arc_swap::ArcSwapOption;
 use rmcp::service::{Peer, RoleClient};
 use serde::Serialize;
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{SetOnce, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -65,10 +66,14 @@ pub(super) struct Connection {
     pub(super) stop: CancellationToken,
     /// Why the server is gone, if it is.
     pub(super) gone: OnceLock<String>,
-    pub(super) peer: OnceLock<Peer<RoleClient>>,
+    /// rmcp's side, as soon as the handshake is over.
+    pub(super) peer: SetOnce<Peer<RoleClient>>,
     /// What became of rmcp's `initialize`.
     pub(super) handshake: Mutex<Handshake>,
+    /// What the server said when we connected.
     pub(super) server: OnceLock<ServerFacts>,
+    /// What it said last, if it had to be asked again.
+    pub(super) renewed: ArcSwapOption<ServerFacts>,
     pub(super) tools: Tools,
     /// The tasks that are hosted here for the server, if any are.
     pub(super) hosting: OnceLock<Hosting>,
@@ -103,9 +108,10 @@ impl Connection {
             answering: Arc::new(tokio::sync::Semaphore::new(256)),
             stop,
             gone: OnceLock::new(),
-            peer: OnceLock::new(),
+            peer: SetOnce::new(),
             handshake: Mutex::default(),
             server: OnceLock::new(),
+            renewed: ArcSwapOption::empty(),
             tools: Tools::default(),
             hosting: OnceLock::new(),
             nonce: uuid::Uuid::new_v4().simple().to_string()[..8].to_owned(),
@@ -116,6 +122,14 @@ impl Connection {
 
     pub(super) fn tables(&self) -> MutexGuard<'_, Tables> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this holds of what the server last said of itself.
+    pub(super) fn declares(&self, what: impl Fn(&ServerFacts) -> bool) -> bool {
+        match &*self.renewed.load() {
+            Some(renewed) => what(renewed),
+            None => self.server.get().is_some_and(what),
+        }
     }
 
     /// Numbers from here on: where several connections share a channel, each needs numbers of its own.

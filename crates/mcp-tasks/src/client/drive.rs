@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use rmcp::model::CallToolRequestParams;
+use rmcp::model::{CallToolRequestParams, CallToolResult};
 use serde_json::{Value, json};
 use tokio::{
     sync::{mpsc, oneshot},
@@ -204,7 +204,7 @@ async fn augment(
     params: &mut Value,
     options: &CallOptions,
 ) -> Result<bool, TaskClientError> {
-    let declared = connection.server.get().is_some_and(|server| server.call);
+    let declared = connection.declares(|server| server.call);
     let augmented = match options.task {
         TaskPreference::Never => false,
         TaskPreference::Always if !declared => {
@@ -239,7 +239,7 @@ pub(super) async fn create(
     let work = async {
         let tool = params.name.to_string();
         if options.task == TaskPreference::Auto
-            && connection.server.get().is_some_and(|server| server.call)
+            && connection.declares(|server| server.call)
             && connection.tool_support(&tool).await? == ToolSupport::Forbidden
         {
             let what = format!("the tool {tool:?} does not run as a task");
@@ -252,7 +252,7 @@ pub(super) async fn create(
         let begun = begin_detached(connection, "tools/call", params, true, &always);
         match begun.await.unwrap_or(Err(TaskClientError::Closed))? {
             Begun::Task(info) => Ok((info, feed.token.clone())),
-            Begun::Done(result) => Err(TaskClientError::Immediate(result)),
+            Begun::Done(result) => Err(CallToolResult::immediate(*result)),
         }
     };
     tokio::select! {
@@ -360,5 +360,5 @@ pub(super) fn cancelled(info: &TaskInfo) -> TaskClientError {
 
 /// The error for an answer that is no task.
 pub(super) fn other_task(asked: &str, got: &str) -> TaskClientError {
-    protocol(format!("asked for task {asked}, the server told of {got}"))
+    protocol(format!("asked for task {asked}, and was told of {got}"))
 }

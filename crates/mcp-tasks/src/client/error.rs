@@ -2,8 +2,10 @@
 
 use std::{borrow::Cow, time::Duration};
 
+#[allow(deprecated)]
+use rmcp::model::CreateMessageResult;
 use rmcp::{
-    model::{CallToolResult, ErrorCode, ErrorData},
+    model::{CallToolResult, ElicitResult, ErrorCode, ErrorData},
     service::ClientInitializeError,
 };
 use serde_json::{Value, value::RawValue};
@@ -11,6 +13,8 @@ use serde_json::{Value, value::RawValue};
 use super::link::{Lost, LostKind};
 
 /// Why a call, or a request about a task, gave no result.
+///
+/// The *peer* is who has the task: a client's server, or the client that hosts one for its server.
 ///
 /// A tool result with `isError: true` is *not* an error here: it is what the tool answered, as in rmcp's `call_tool`.
 #[derive(Debug, thiserror::Error)]
@@ -24,18 +28,18 @@ pub enum TaskClientError {
         /// The task's last status message.
         message: Option<String>,
     },
-    /// The server no longer knows a task that existed: its time to live has passed.
-    #[error("task {task_id} no longer exists on the server: its time to live has passed")]
+    /// The peer no longer knows a task that existed: its time to live has passed.
+    #[error("task {task_id} no longer exists: its time to live has passed")]
     Expired {
         /// The task.
         task_id: String,
     },
-    /// The server answered with a JSON-RPC error; also what `tasks/result` of a failed task gave.
-    #[error("the server answered with error {}: {}", .0.code.0, .0.message)]
+    /// The peer answered with a JSON-RPC error; also what `tasks/result` of a failed task gave.
+    #[error("the peer answered with error {}: {}", .0.code.0, .0.message)]
     Rpc(ErrorData),
     /// The connection failed. A `tools/call` of which bytes may have reached the server is never sent again (unless the
     /// server says that it knows no such session: then it has not looked at the call).
-    #[error("the connection to the server was lost: {why}")]
+    #[error("the connection was lost: {why}")]
     TransportLost {
         /// The task that was followed; it may still run, and can be followed again by its id.
         task_id: Option<String>,
@@ -76,11 +80,18 @@ pub enum TaskClientError {
     #[error("no task here: {0}")]
     TasksUnsupported(String),
     /// A task was insisted on, but the server answered at once with the result, which is this.
-    #[error("the server answered with the result instead of a task")]
+    #[error("the result came instead of a task")]
     Immediate(Box<CallToolResult>),
-    /// A message of the server has more bytes than we take
+    /// The same for a question that the client was to answer in a task: it answered at once.
+    #[error("the answer came instead of a task")]
+    ImmediateElicitation(Box<ElicitResult>),
+    /// The same for a sampling request.
+    #[error("the message came instead of a task")]
+    #[allow(deprecated)] // by rmcp, for revisions after 2026-07-28
+    ImmediateMessage(Box<CreateMessageResult>),
+    /// A message of the peer has more bytes than we take
     /// ([`TaskClientBuilder::max_message_size`](super::TaskClientBuilder::max_message_size)).
-    #[error("the server sent more than {limit} bytes in one message")]
+    #[error("the peer sent more than {limit} bytes in one message")]
     TooLarge {
         /// The limit.
         limit: usize,
@@ -88,8 +99,8 @@ pub enum TaskClientError {
     /// A [`Ticket`](super::Ticket) cannot be read, or is for another server.
     #[error("the ticket is of no use: {0}")]
     Ticket(String),
-    /// The server said something that the protocol does not allow.
-    #[error("the server broke the protocol: {0}")]
+    /// The peer said something that the protocol does not allow.
+    #[error("the peer broke the protocol: {0}")]
     Protocol(String),
     /// The client was closed or dropped.
     #[error("the client is closed")]
@@ -140,7 +151,7 @@ pub(super) fn error_data(raw: &RawValue) -> ErrorData {
     let Ok(Value::Object(mut error)) = serde_json::from_str(raw.get()) else {
         return ErrorData::new(
             ErrorCode::INTERNAL_ERROR,
-            format!("the server sent an error that is no object: {}", raw.get()),
+            format!("an error that is no object: {}", raw.get()),
             None,
         );
     };

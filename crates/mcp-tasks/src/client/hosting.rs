@@ -44,8 +44,6 @@ use crate::{
 const MAX_WAITING: usize = 1024;
 /// How many of its requests are worked on at a time, those among them.
 const MAX_SERVED: usize = 2048;
-/// How soon rmcp's side of the connection is looked for again, while it is not there yet.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// What a client needs to host tasks.
 pub(super) struct Hosting {
@@ -277,17 +275,15 @@ async fn ask(
     cx: TaskContext,
     params: &RawJson,
 ) -> Result<RawJson, TaskError> {
-    let (answerer, peer) = loop {
-        let Some(connection) = connection.upgrade() else {
-            return Err(TaskError::internal("the client is closed"));
-        };
-        if let Some(peer) = connection.peer.get() {
-            break (connection.answerer.clone(), peer.clone());
-        }
-        // A server may ask as soon as the handshake is over for it.
-        drop(connection);
-        tokio::time::sleep(LOOK_AGAIN).await;
+    let closed = || TaskError::internal("the client is closed");
+    let connection = connection.upgrade().ok_or_else(closed)?;
+    // A server may ask as soon as the handshake is over for it.
+    let peer = tokio::select! {
+        peer = connection.peer.wait() => peer.clone(),
+        () = connection.stop.cancelled() => return Err(closed()),
     };
+    let answerer = connection.answerer.clone();
+    drop(connection);
     let meta = cx.request().meta.as_ref();
     let question = Question {
         kind,
@@ -316,7 +312,7 @@ impl Connection {
         let Some(hosting) = self.hosting.get() else {
             return false;
         };
-        let current = self.server.get().is_some_and(|s| s.version == g1::VERSION);
+        let current = self.declares(|server| server.version == g1::VERSION);
         let Some(declared) = hosting.declared().filter(|_| current) else {
             return false;
         };

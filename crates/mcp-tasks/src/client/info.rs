@@ -101,6 +101,10 @@ pub trait TaskOutcome: sealed::Sealed + Sized + Send + 'static {
     /// It is of a task that failed with this message.
     #[doc(hidden)]
     fn of_failed(&mut self, _message: Option<&str>) {}
+
+    /// The error for one that came where a task was insisted on.
+    #[doc(hidden)]
+    fn immediate(self) -> TaskClientError;
 }
 
 fn related(meta: Option<&MetaObject>) -> Option<&str> {
@@ -124,6 +128,10 @@ impl TaskOutcome for CallToolResult {
         related(self.meta.as_ref())
     }
 
+    fn immediate(self) -> TaskClientError {
+        TaskClientError::Immediate(Box::new(self))
+    }
+
     /// It is no success, whatever it says: some servers give an empty one.
     fn of_failed(&mut self, message: Option<&str>) {
         self.is_error = Some(true);
@@ -138,6 +146,10 @@ impl TaskOutcome for ElicitResult {
         outcome("an elicitation result", raw)
     }
 
+    fn immediate(self) -> TaskClientError {
+        TaskClientError::ImmediateElicitation(Box::new(self))
+    }
+
     fn related(&self) -> Option<&str> {
         related(self.meta.as_ref())
     }
@@ -147,6 +159,10 @@ impl TaskOutcome for ElicitResult {
 impl TaskOutcome for CreateMessageResult {
     fn read(raw: &RawValue) -> Result<Self, TaskClientError> {
         outcome("a sampling result", raw)
+    }
+
+    fn immediate(self) -> TaskClientError {
+        TaskClientError::ImmediateMessage(Box::new(self))
     }
 }
 

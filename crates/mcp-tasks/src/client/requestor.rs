@@ -18,7 +18,6 @@ use super::{
     CallOptions, Endpoint, Settings, TaskClientError, TaskEvent, TaskInfo, TaskOutcome, TaskStream,
     connection::Connection,
     drive::{self, Begun, Start},
-    info::protocol,
     link::{Link, Lost, LostKind, MAX_MESSAGE},
     questions::{Answer, Answerer, Question},
     remote::spawn,
@@ -89,7 +88,7 @@ impl RemotePeer {
     /// Makes a request whose `params` have their task augmentation.
     ///
     /// # Errors
-    /// What failed, or that the result came at once.
+    /// What failed, or the result if that came at once.
     pub(crate) async fn create<R: TaskOutcome>(
         &self,
         method: &'static str,
@@ -98,9 +97,7 @@ impl RemotePeer {
     ) -> Result<TaskInfo, TaskClientError> {
         match drive::create_request::<R>(&self.0, method, params, options).await? {
             Begun::Task(info) => Ok(info),
-            Begun::Done(_) => Err(protocol(format!(
-                "{method} was answered with its result instead of a task"
-            ))),
+            Begun::Done(result) => Err(result.immediate()),
         }
     }
 

@@ -15,15 +15,6 @@ use super::{
 };
 use crate::task::RawJson;
 
-/// What the server told of this task.
-fn told_of(task: &str, info: &RawJson) -> Result<TaskInfo, TaskClientError> {
-    let info = TaskInfo::read(info.as_raw())?;
-    match info.task_id == task {
-        true => Ok(info),
-        false => Err(other_task(task, &info.task_id)),
-    }
-}
-
 /// How often a read is sent before its failure is told.
 const TRIES: u32 = 4;
 
@@ -74,6 +65,18 @@ impl Connection {
         }
     }
 
+    /// What the peer told of this task. Of one that has ended nobody has to be asked any more.
+    fn told_of(&self, task: &str, info: &RawJson) -> Result<TaskInfo, TaskClientError> {
+        let info = TaskInfo::read(info.as_raw())?;
+        if info.task_id != task {
+            return Err(other_task(task, &info.task_id));
+        }
+        if info.status.is_terminal() {
+            self.desk.forget(task);
+        }
+        Ok(info)
+    }
+
     /// `tasks/get`. `existed`: the task is known to have existed, so an unknown one has expired.
     pub(super) async fn task_info(
         self: &Arc<Self>,
@@ -84,7 +87,7 @@ impl Connection {
             .read("tasks/get", &json!({ "taskId": task }), Some(task))
             .await
         {
-            Ok(info) => told_of(task, &info),
+            Ok(info) => self.told_of(task, &info),
             Err(TaskClientError::Rpc(error))
                 if existed && error.code == ErrorCode::INVALID_PARAMS =>
             {
@@ -102,16 +105,16 @@ impl Connection {
         task: &str,
         existed: bool,
     ) -> Result<TaskInfo, TaskClientError> {
-        if !self.server.get().is_some_and(|server| server.cancel) {
+        if !self.declares(|server| server.cancel) {
             return Err(TaskClientError::TasksUnsupported(
-                "the server does not declare tasks.cancel".to_owned(),
+                "the peer does not declare tasks.cancel".to_owned(),
             ));
         }
         let refused = match self
             .read("tasks/cancel", &json!({ "taskId": task }), Some(task))
             .await
         {
-            Ok(info) => return told_of(task, &info),
+            Ok(info) => return self.told_of(task, &info),
             Err(TaskClientError::Rpc(error)) if error.code == ErrorCode::INVALID_PARAMS => error,
             Err(error) => return Err(error),
         };
@@ -125,9 +128,9 @@ impl Connection {
 
     /// `tasks/list`, all pages.
     pub(super) async fn list_tasks(self: &Arc<Self>) -> Result<Vec<TaskInfo>, TaskClientError> {
-        if !self.server.get().is_some_and(|server| server.list) {
+        if !self.declares(|server| server.list) {
             return Err(TaskClientError::TasksUnsupported(
-                "the server does not declare tasks.list".to_owned(),
+                "the peer does not declare tasks.list".to_owned(),
             ));
         }
         let mut tasks = Vec::new();

@@ -15,7 +15,7 @@ use super::{
     TaskInfo,
     connection::Connection,
     error::error_data,
-    link::{Inbound, Kind, Lost, LostKind, Outgoing},
+    link::{Inbound, Kind, Lost, LostKind, Outgoing, RENEWAL_ID},
     server::ServerFacts,
     waiting::{Reply, TaskProgress},
 };
@@ -185,6 +185,15 @@ impl Connection {
                     let _ = rmcp
                         .send(ServerJsonRpcMessage::error(error_data(error), Some(id)))
                         .await;
+                    return;
+                }
+                if let Message::Result { id, result } = &message
+                    && id.get() == RENEWAL_ID
+                {
+                    // A new session: its server may be another release.
+                    self.renewed
+                        .store(Some(Arc::new(ServerFacts::read(result))));
+                    self.tools.changed();
                     return;
                 }
                 if let Message::Result { id, result } = &message

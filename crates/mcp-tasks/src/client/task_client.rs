@@ -96,7 +96,7 @@ impl TaskClient {
         &self.peer
     }
 
-    /// The protocol revision the server chose, as `2025-11-25`.
+    /// The protocol revision the server chose when we connected, as `2025-11-25`.
     pub fn protocol_version(&self) -> &str {
         self.connection
             .server
@@ -104,12 +104,10 @@ impl TaskClient {
             .map_or("", |server| &server.version)
     }
 
-    /// Whether the server runs tool calls as tasks (`tasks.requests.tools.call`, under 2025-11-25).
+    /// Whether the server runs tool calls as tasks (`tasks.requests.tools.call`, under 2025-11-25), by what it last
+    /// declared: a new session may have begun since.
     pub fn supports_tasks(&self) -> bool {
-        self.connection
-            .server
-            .get()
-            .is_some_and(|server| server.call)
+        self.connection.declares(|server| server.call)
     }
 
     /// What the tool says of tasks (`execution.taskSupport`, under 2025-11-25); `Forbidden` if it does not say, or is not

@@ -1,12 +1,15 @@
 //! Asking the requestor: the question waits in the store, not in a connection.
 
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use rmcp::model::ElicitationSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
+use tokio::{sync::Notify, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::{Engine, ReadError, TaskError, engine::UpdateError};
@@ -72,6 +75,7 @@ impl From<InputError> for TaskError {
             InputError::Rejected(error) => Self::relayed(error),
             InputError::TaskEnded => Self::gone(),
             InputError::Store(error) => error.into(),
+            InputError::Unsupported(capability) => Self::unsupported(capability),
             other => Self::internal(other.to_string()),
         }
     }
@@ -86,7 +90,7 @@ pub struct Question {
 }
 
 impl Question {
-    fn of(kind: InputKind, params: Value) -> Self {
+    pub(crate) fn of(kind: InputKind, params: Value) -> Self {
         Self {
             kind,
             params,
@@ -175,8 +179,10 @@ impl Asker {
             params,
         };
         let answer = loop {
+            let asking = self.engine.asking.begin(&self.task);
             let mut withdraw = Withdraw::new(self, key.clone(), question.clone());
             let name = withdraw.put().await?;
+            drop(asking);
             let answer = self.await_answer(&name).await;
             withdraw.put = None;
             match answer? {
@@ -272,6 +278,59 @@ impl Asker {
         self.engine
             .update(&self.task, &Access::System, fence, hint, change)
             .await
+    }
+}
+
+/// The questions that are being put in this process, so that those asked together can be told together.
+#[derive(Default)]
+pub(crate) struct Askings {
+    tasks: Mutex<HashMap<TaskId, usize>>,
+    put: Notify,
+}
+
+/// A question that is being put.
+pub(crate) struct AskingGuard<'a> {
+    askings: &'a Askings,
+    task: &'a TaskId,
+}
+
+impl Askings {
+    fn lock(&self) -> MutexGuard<'_, HashMap<TaskId, usize>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin<'a>(&'a self, task: &'a TaskId) -> AskingGuard<'a> {
+        *self.lock().entry(task.clone()).or_default() += 1;
+        AskingGuard {
+            askings: self,
+            task,
+        }
+    }
+
+    /// Completes when no question of the task is being put.
+    pub(crate) async fn settled(&self, task: &TaskId) {
+        loop {
+            let mut put = std::pin::pin!(self.put.notified());
+            put.as_mut().enable();
+            if !self.lock().contains_key(task) {
+                return;
+            }
+            put.await;
+        }
+    }
+}
+
+impl Drop for AskingGuard<'_> {
+    fn drop(&mut self) {
+        let mut tasks = self.askings.lock();
+        if let Some(count) = tasks.get_mut(self.task) {
+            *count -= 1;
+            if *count == 0 {
+                tasks.remove(self.task);
+            }
+        }
+        drop(tasks);
+        self.askings.put.notify_waiters();
     }
 }
 

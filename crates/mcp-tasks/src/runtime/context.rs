@@ -1,11 +1,14 @@
 //! What bodies and handlers are given.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, AtomicU32, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
-use rmcp::model::{ClientCapabilities, Implementation};
+use rmcp::model::{ClientCapabilities, Extensions, Implementation};
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -93,8 +96,22 @@ pub(crate) struct Shared {
     pub(crate) fence: Fence,
     pub(crate) signals: RunSignals,
     pub(crate) ended: AtomicBool,
+    extensions: Extensions,
     next_key: AtomicU32,
     progress: Mutex<f64>,
+    /// For a requestor of 2026-07-28, which gets progress as the status message.
+    telling: Mutex<Telling>,
+}
+
+/// When a status message was last written, and what waits for the next time.
+#[derive(Default)]
+struct Telling {
+    last: Option<Instant>,
+    waiting: Option<String>,
+}
+
+fn lock_telling(telling: &Mutex<Telling>) -> MutexGuard<'_, Telling> {
+    telling.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl TaskContext {
@@ -103,8 +120,10 @@ impl TaskContext {
         started: Arc<TaskRecord>,
         fence: Fence,
         signals: RunSignals,
+        extensions: Extensions,
     ) -> Self {
         Self(Arc::new(Shared {
+            extensions,
             inner,
             started,
             fence,
@@ -112,11 +131,17 @@ impl TaskContext {
             ended: AtomicBool::new(false),
             next_key: AtomicU32::new(0),
             progress: Mutex::new(f64::NEG_INFINITY),
+            telling: Mutex::default(),
         }))
     }
 
     pub(crate) fn end(&self) {
         self.0.ended.store(true, Ordering::Release);
+    }
+
+    /// What the transport and the layers in front of it knew of the request; empty after a restart.
+    pub(crate) fn extensions(&self) -> &Extensions {
+        &self.0.extensions
     }
 
     /// The edge that serves the runtime.
@@ -156,6 +181,10 @@ impl TaskContext {
         self.0.started.ttl_ms
     }
 
+    pub(crate) fn poll_interval(&self) -> Duration {
+        Duration::from_millis(self.0.started.poll_interval_ms)
+    }
+
     /// Which attempt this is: 1 at first, one more each time another worker takes the task over.
     pub fn attempt(&self) -> u32 {
         self.0.fence.attempt
@@ -189,17 +218,68 @@ impl TaskContext {
             .engine
             .hub
             .each_observer(|observer| observer.progress(&self.0.started, &event));
+        let started = &self.0.started;
+        if started.origin.generation == Generation::V2026_07_28 && !started.hidden {
+            self.tell(&event);
+        }
+    }
+
+    /// Progress as a status message, at most once per poll interval: tasks of 2026-07-28 have no other way to show it.
+    fn tell(&self, event: &ProgressEvent) {
+        let text = match (&event.message, event.total) {
+            (Some(message), _) => message.clone(),
+            (None, Some(total)) => format!("{} of {total}", event.done),
+            (None, None) => event.done.to_string(),
+        };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        let every = Duration::from_millis(self.0.started.poll_interval_ms);
+        let due = {
+            let mut telling = lock_telling(&self.0.telling);
+            if telling.waiting.replace(text).is_some() {
+                // Somebody is about to write the newest.
+                return;
+            }
+            let last = telling.last.filter(|last| last.elapsed() < every);
+            last.map(|last| last + every)
+        };
+        let context = self.clone();
+        runtime.spawn(async move {
+            if let Some(due) = due {
+                tokio::select! {
+                    () = tokio::time::sleep_until(due.into()) => {}
+                    () = context.0.signals.stop.cancelled() => return,
+                    () = context.0.signals.cancel.cancelled() => return,
+                }
+            }
+            let text = {
+                let mut telling = lock_telling(&context.0.telling);
+                telling.last = Some(Instant::now());
+                telling.waiting.take()
+            };
+            if let Some(text) = text.filter(|_| !context.is_over())
+                && let Err(error) = context.status(text).await
+            {
+                tracing::debug!(task = %context.task_id(), %error, "progress was not stored");
+            }
+        });
     }
 
     /// Logs to the requestor, best effort.
     pub fn log(&self, level: LogLevel, data: impl Into<Value>) {
+        self.log_as(level, Some(&self.0.started.origin.tool), data.into());
+    }
+
+    /// The same in somebody's name, or in nobody's.
+    pub(crate) fn log_as(&self, level: LogLevel, logger: Option<&str>, data: Value) {
         if self.is_over() {
             return;
         }
         let event = LogEvent {
             level,
-            logger: Some(self.0.started.origin.tool.to_string()),
-            data: data.into(),
+            logger: logger.map(str::to_owned),
+            data,
         };
         self.0
             .inner
@@ -316,12 +396,7 @@ impl TaskContext {
         question: Question,
     ) -> impl Future<Output = Result<RawJson, InputError>> + Send + use<'_> {
         // The key is taken when the question is put, not when its future is first polled.
-        let key = question.key.clone().unwrap_or_else(|| {
-            format!(
-                "input-{}",
-                self.0.next_key.fetch_add(1, Ordering::Relaxed) + 1
-            )
-        });
+        let key = question.key.clone().unwrap_or_else(|| self.next_key());
         async move {
             let shared = &*self.0;
             let asker = Asker {
@@ -333,6 +408,12 @@ impl TaskContext {
             let capabilities = shared.started.origin.capabilities.as_ref();
             asker.ask(capabilities, key, question).await
         }
+    }
+
+    /// The key of the next question, by its place in the order.
+    pub(crate) fn next_key(&self) -> String {
+        let before = self.0.next_key.fetch_add(1, Ordering::Relaxed);
+        format!("input-{}", before + 1)
     }
 
     /// Completes when the task has been cancelled or has expired. The body then has

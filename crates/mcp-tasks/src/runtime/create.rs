@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use rmcp::model::Extensions;
+
 use super::{
     CreateContext, Inner, ReadError, Requestor, TaskContext, TaskError, TaskOptions, ToolEntry,
     limits::millis, run, tool::Body,
@@ -37,6 +39,8 @@ pub struct Call {
     pub checked: bool,
     /// The id to give it, when its creator has to know it beforehand.
     pub id: Option<TaskId>,
+    /// What the transport and the layers in front of it know of the request. Lives no longer than the process.
+    pub extensions: Extensions,
 }
 
 impl Call {
@@ -58,6 +62,7 @@ impl Call {
             before: false,
             checked: false,
             id: None,
+            extensions: Extensions::default(),
         }
     }
 }
@@ -211,7 +216,7 @@ async fn create_detached(
         }
         _ => {
             let record = draft.insert(inner, TaskOptions::default()).await?;
-            run::start(inner, tool, record.clone());
+            run::start(inner, tool, record.clone(), call.extensions);
             Ok(record)
         }
     }
@@ -295,6 +300,7 @@ impl Draft {
 pub(crate) fn context(
     inner: &Arc<Inner>,
     record: &Arc<TaskRecord>,
+    extensions: Extensions,
 ) -> (TaskContext, super::hub::RunSignals) {
     let signals = super::hub::RunSignals {
         attempt: record.attempt,
@@ -306,7 +312,13 @@ pub(crate) fn context(
         attempt: record.attempt,
     };
     (
-        TaskContext::new(inner.clone(), record.clone(), fence, signals.clone()),
+        TaskContext::new(
+            inner.clone(),
+            record.clone(),
+            fence,
+            signals.clone(),
+            extensions,
+        ),
         signals,
     )
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{
+    ask::Askings,
     hub::{Hub, Seen},
     limits::{Limits, millis},
 };
@@ -17,6 +18,7 @@ pub(crate) struct Engine {
     pub(crate) limits: Limits,
     pub(crate) clock: Clock,
     pub(crate) hub: Arc<Hub>,
+    pub(crate) asking: Askings,
 }
 
 /// Why a task could not be read or ended.
@@ -59,6 +61,7 @@ impl Engine {
             limits,
             clock,
             hub: Hub::new(),
+            asking: Askings::default(),
         }
     }
 

@@ -39,6 +39,17 @@ pub enum BuildError {
          whoever holds the unguessable id use them"
     )]
     NoOwnerRule,
+    /// A tool that is to become a task is not one of the inner server's.
+    #[error("the inner server has no tool {0:?} to augment")]
+    UnknownTool(String),
+    /// Tools are to become tasks of a server that is only known as an HTTP service.
+    #[error(
+        "tools can be augmented where the handler is known: serve it with .serve(…) or .streamable_http(…)"
+    )]
+    NoHandler,
+    /// The key for request states is too short to be one.
+    #[error("the key for request states has {0} bytes, it must have at least 32")]
+    StateKey(usize),
 }
 
 /// An error code that a body may not use.
@@ -113,6 +124,20 @@ impl TaskError {
     /// another task's end fails with it.
     pub(crate) fn gone() -> Self {
         Self::internal("the task has ended")
+    }
+
+    /// The requestor cannot be asked: 2026-07-28's error for a client capability that is missing, which names it.
+    pub(crate) fn unsupported(capability: &str) -> Self {
+        let mut required = serde_json::json!({});
+        for name in capability.rsplit('.') {
+            required = serde_json::json!({ name: required });
+        }
+        let data = serde_json::json!({"requiredCapabilities": required});
+        Self(Failure::Rpc(ErrorObject {
+            code: -32021,
+            message: format!("the requestor does not support {capability}"),
+            data: RawJson::from_serialize(&data).ok(),
+        }))
     }
 
     /// An error that came from elsewhere and is passed on. A reserved code becomes -32603 with `data.originalCode`.
@@ -192,6 +217,16 @@ impl From<serde_json::Error> for TaskError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_capability_is_named_by_its_path() {
+        let error = TaskError::unsupported("elicitation.url").into_rpc();
+        assert_eq!(error.code, -32021);
+        assert_eq!(
+            error.data.unwrap().get(),
+            r#"{"requiredCapabilities":{"elicitation":{"url":{}}}}"#
+        );
+    }
 
     #[test]
     fn reserved_codes_are_refused_and_relayed_ones_rewritten() {

@@ -41,11 +41,12 @@ pub use tool::{IntoTaskResult, Json, Recovery, TaskOptions, TaskSupport, TaskToo
 
 pub(crate) use engine::Engine;
 pub(crate) use hub::Watch;
-pub(crate) use tool::ToolEntry;
+pub(crate) use tool::{BeforeFn, ToolEntry, before_fn};
+pub(crate) use worker::STOPPED as WORKER_STOPPED;
 
 use crate::{
     store::{Access, ListKey, StoreError, TaskStore},
-    task::{Clock, ErrorObject, Owner, TaskId, TaskRecord, WorkerId},
+    task::{Clock, ErrorObject, Owner, Phase, TaskId, TaskRecord, WorkerId},
 };
 
 /// Task tools on a store. Cloning shares it; when the last clone is dropped, its background work ends.
@@ -283,27 +284,66 @@ impl Runtime {
         requestor: Option<&Requestor>,
     ) -> Result<Arc<TaskRecord>, ReadError> {
         let record = self.inner.engine.get_visible(id, access).await?;
-        if record.is_terminal() {
-            return Ok(record);
-        }
+        self.wait_from(record, access, requestor, TaskRecord::is_terminal)
+            .await
+    }
+
+    /// Waits until a hidden task has ended or has something to ask, and returns the record that says so.
+    pub(crate) async fn wait_for_turn(
+        &self,
+        id: &TaskId,
+        access: &Access,
+        requestor: &Requestor,
+    ) -> Result<Arc<TaskRecord>, ReadError> {
+        let record = self.inner.engine.get(id, access).await?;
+        self.wait_from(record, access, Some(requestor), |record| {
+            record.phase() != Phase::Working
+        })
+        .await
+    }
+
+    /// Completes when no question of the task is being put in this process.
+    pub(crate) async fn questions_put(&self, id: &TaskId) {
+        self.inner.engine.asking.settled(id).await;
+    }
+
+    async fn wait_from(
+        &self,
+        mut record: Arc<TaskRecord>,
+        access: &Access,
+        requestor: Option<&Requestor>,
+        done: impl Fn(&TaskRecord) -> bool + Copy,
+    ) -> Result<Arc<TaskRecord>, ReadError> {
+        let engine = &self.inner.engine;
+        let id = record.id.clone();
+        let until = || {
+            engine.wait_until(&id, access, move |record| {
+                done(record).then(|| record.clone())
+            })
+        };
         let lazy = self
             .inner
             .tool(&record.origin.tool)
-            .filter(|tool| tool.on_result.is_some() || tool.on_get.is_some());
+            .filter(|tool| tool.on_result.is_some() || tool.on_get.is_some())
+            // Its job begins after the stage before it.
+            .filter(|_| !record.origin.before);
         let Some(tool) = lazy else {
-            return self.inner.engine.wait_terminal(id, access).await;
+            return if done(&record) {
+                Ok(record)
+            } else {
+                until().await
+            };
         };
         let ask = tool.on_result.as_ref().or(tool.on_get.as_ref());
         loop {
-            let record = self.inner.engine.get_visible(id, access).await?;
-            if record.is_terminal() {
+            if done(&record) {
                 return Ok(record);
             }
             context::poll(&self.inner, ask, &record, requestor).await?;
             let pause = Duration::from_millis(record.poll_interval_ms);
-            match tokio::time::timeout(pause, self.inner.engine.wait_terminal(id, access)).await {
+            match tokio::time::timeout(pause, until()).await {
                 Ok(ended) => return ended,
-                Err(_elapsed) => {}
+                Err(_elapsed) => record = engine.get(&id, access).await?,
             }
         }
     }

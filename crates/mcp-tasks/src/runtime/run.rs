@@ -3,7 +3,7 @@
 use std::{future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
-use rmcp::model::CallToolResult;
+use rmcp::model::{CallToolResult, Extensions};
 use tracing::Instrument;
 
 use super::{
@@ -23,8 +23,13 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Starts the body of a record that this worker holds.
-pub(crate) fn start(inner: &Arc<Inner>, tool: Arc<ToolEntry>, record: Arc<TaskRecord>) {
-    let (context, signals) = create::context(inner, &record);
+pub(crate) fn start(
+    inner: &Arc<Inner>,
+    tool: Arc<ToolEntry>,
+    record: Arc<TaskRecord>,
+    extensions: Extensions,
+) {
+    let (context, signals) = create::context(inner, &record, extensions);
     let running = inner.engine.hub.run_started(&record.id, &signals);
     // Changes by other processes (a cancel, a take-over) have to reach the body.
     let watch = inner.engine.hub.watch(&inner.engine, &record.id);

@@ -60,6 +60,42 @@ impl Schema {
     }
 }
 
+/// A parameter that clients of 2026-07-28 repeat in a header (`Mcp-Param-{name}`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(not(feature = "http"), allow(dead_code))]
+pub(crate) struct ParamHeader {
+    /// The header's whole name, in lower case.
+    pub(crate) header: String,
+    /// Where the value is in the arguments.
+    pub(crate) path: Vec<String>,
+    /// Compared as numbers.
+    pub(crate) is_integer: bool,
+}
+
+/// The `x-mcp-header` annotations of an input schema that [`check_input`] has passed.
+pub(crate) fn param_headers(schema: &Map<String, Value>) -> Vec<ParamHeader> {
+    fn walk(schema: &Map<String, Value>, path: &mut Vec<String>, found: &mut Vec<ParamHeader>) {
+        if let Some(name) = schema.get("x-mcp-header").and_then(Value::as_str) {
+            found.push(ParamHeader {
+                header: format!("mcp-param-{}", name.to_ascii_lowercase()),
+                path: path.clone(),
+                is_integer: schema.get("type").is_some_and(|kind| kind == "integer"),
+            });
+        }
+        let children = schema.get("properties").and_then(Value::as_object);
+        for (name, child) in children.into_iter().flatten() {
+            if let Some(child) = child.as_object() {
+                path.push(name.clone());
+                walk(child, path, found);
+                path.pop();
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(schema, &mut Vec::new(), &mut found);
+    found
+}
+
 /// An input schema describes an object, and its `x-mcp-header` annotations are valid (2026-07-28
 /// `basic/transports/streamable-http`, Schema Extension).
 pub(crate) fn check_input(schema: &Map<String, Value>) -> Result<(), String> {

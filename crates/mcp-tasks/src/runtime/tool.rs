@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     BuildError, CreateContext, CreatedTask, Limits, PollContext, TaskContext, TaskError,
-    schema::{self, Schema},
+    schema::{self, ParamHeader, Schema},
 };
 use crate::task::RawJson;
 
@@ -206,6 +206,7 @@ pub struct TaskTool {
     body: Option<Body>,
     on_get: Option<PollFn>,
     on_result: Option<PollFn>,
+    augmented: bool,
 }
 
 impl TaskTool {
@@ -227,7 +228,25 @@ impl TaskTool {
             body: None,
             on_get: None,
             on_result: None,
+            augmented: false,
         }
+    }
+
+    /// It is a tool of the inner server, which lists it itself.
+    pub(crate) fn augmented(mut self) -> Self {
+        self.augmented = true;
+        self
+    }
+
+    /// The tool's own settings, all at once.
+    pub(crate) fn options(mut self, options: TaskOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    pub(crate) fn before_raw(mut self, before: Option<BeforeFn>) -> Self {
+        self.before = before;
+        self
     }
 
     /// A name for people.
@@ -321,15 +340,7 @@ impl TaskTool {
         F: Fn(TaskContext, A) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<B, E>> + Send + 'static,
     {
-        let before = Arc::new(before);
-        self.before = Some(Arc::new(move |cx, raw| {
-            let before = before.clone();
-            Box::pin(async move {
-                let arguments = parse_arguments(&raw)?;
-                let next = before(cx, arguments).await.map_err(Into::into)?;
-                Ok(RawJson::from_serialize(&next)?)
-            })
-        }));
+        self.before = Some(before_fn(before));
         self
     }
 
@@ -431,6 +442,7 @@ impl TaskTool {
             self.input.unwrap_or_else(|| json!({"type": "object"})),
         )?;
         schema::check_input(&input).map_err(&wrong)?;
+        let param_headers = schema::param_headers(&input);
         let input_schema = Schema::compile(&input)
             .map_err(|e| wrong(format!("the input schema is not valid: {e}")))?;
         let output = self
@@ -488,12 +500,14 @@ impl TaskTool {
             options: self.options,
             plain,
             listed,
+            param_headers,
             input_schema,
             output_schema,
             before: self.before,
             body,
             on_get: self.on_get,
             on_result: self.on_result,
+            augmented: self.augmented,
         })
     }
 }
@@ -520,6 +534,26 @@ fn with_execution(tool: &Tool, support: TaskSupport) -> Result<RawJson, serde_js
         members.insert("execution".into(), json!({"taskSupport": support.as_str()}));
     }
     RawJson::from_serialize(&value)
+}
+
+/// A stage before a task, as it is kept.
+pub(crate) fn before_fn<A, B, E, F, Fut>(before: F) -> BeforeFn
+where
+    A: DeserializeOwned + Send + 'static,
+    B: Serialize + Send + 'static,
+    E: Into<TaskError> + 'static,
+    F: Fn(TaskContext, A) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<B, E>> + Send + 'static,
+{
+    let before = Arc::new(before);
+    Arc::new(move |cx, raw| {
+        let before = before.clone();
+        Box::pin(async move {
+            let arguments = parse_arguments(&raw)?;
+            let next = before(cx, arguments).await.map_err(Into::into)?;
+            Ok(RawJson::from_serialize(&next)?)
+        })
+    })
 }
 
 fn poll_fn<E, F, Fut>(ask: F) -> PollFn
@@ -571,12 +605,17 @@ pub(crate) struct ToolEntry {
     pub(crate) plain: RawJson,
     /// The definition with `execution`, for 2025-11-25.
     pub(crate) listed: RawJson,
+    /// The parameters that clients of 2026-07-28 repeat in headers.
+    #[cfg_attr(not(feature = "http"), allow(dead_code))]
+    pub(crate) param_headers: Vec<ParamHeader>,
     pub(crate) input_schema: Schema,
     pub(crate) output_schema: Option<Schema>,
     pub(crate) before: Option<BeforeFn>,
     pub(crate) body: Body,
     pub(crate) on_get: Option<PollFn>,
     pub(crate) on_result: Option<PollFn>,
+    /// A tool of the inner server, which lists it itself.
+    pub(crate) augmented: bool,
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::{
 };
 
 use futures_util::{StreamExt, stream};
+use rmcp::model::Extensions;
 use tokio_util::sync::DropGuard;
 
 use super::{Inner, Recovery, limits::millis, run, tool::Body};
@@ -16,7 +17,7 @@ use crate::{
 };
 
 /// What a person is told of a task that its worker left.
-const STOPPED: &str = "the worker running this task stopped";
+pub(crate) const STOPPED: &str = "the worker running this task stopped";
 /// How many records one round of recovery or sweeping takes.
 const BATCH: usize = 256;
 /// How many of them are taken over at one moment: their writes share a store's commits.
@@ -126,7 +127,7 @@ impl Inner {
         self.engine.hub.publish(&next);
         if rerun {
             tracing::info!(task = %next.id, attempt = next.attempt, "a left task runs again");
-            run::start(self, tool, next);
+            run::start(self, tool, next, Extensions::default());
         } else {
             tracing::info!(task = %next.id, "a left task failed");
         }

@@ -2,7 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::plane::Plane;
+use super::{
+    augment::{Augment, Rule},
+    plane::Plane,
+    v2026_07_28::StateKey,
+};
 use crate::{
     runtime::{BuildError, Limits, Runtime, TaskHandle, TaskTool},
     store::{MemoryStore, StoreError, TaskStore},
@@ -20,6 +24,8 @@ pub struct Tasks {
     pub(crate) plane: Arc<Plane>,
     #[cfg(feature = "http")]
     pub(crate) owner: Option<OwnerRule>,
+    #[cfg(feature = "http")]
+    pub(crate) strict_names: bool,
 }
 
 /// Collects what a [`Tasks`] is made of.
@@ -29,8 +35,13 @@ pub struct TasksBuilder {
     limits: Limits,
     clock: Clock,
     tools: Vec<TaskTool>,
+    rules: Vec<Rule>,
+    state_key: Option<Vec<u8>>,
+    tells_server: bool,
     #[cfg(feature = "http")]
     owner: Option<OwnerRule>,
+    #[cfg(feature = "http")]
+    strict_names: bool,
 }
 
 impl Tasks {
@@ -41,8 +52,13 @@ impl Tasks {
             limits: Limits::default(),
             clock: Clock::system(),
             tools: Vec::new(),
+            rules: Vec::new(),
+            state_key: None,
+            tells_server: true,
             #[cfg(feature = "http")]
             owner: None,
+            #[cfg(feature = "http")]
+            strict_names: false,
         }
     }
 
@@ -120,6 +136,49 @@ impl TasksBuilder {
         self
     }
 
+    /// Makes calls of a tool of the inner server tasks. Nothing changes in the tool: it runs as its requestor would have
+    /// called it, what it asks becomes the task's questions, and its progress and logs the task's.
+    ///
+    /// A name that is no tool is refused when the server is built, where its tools are known then; else there is a
+    /// warning.
+    pub fn augment(mut self, tool: impl Into<String>, augment: impl Into<Augment>) -> Self {
+        self.rules.push(Rule::Named(tool.into(), augment.into()));
+        self
+    }
+
+    /// The same for every tool that `wanted` accepts, by its annotations, `_meta` or name. The first rule that fits a
+    /// tool counts.
+    pub fn augment_where(
+        mut self,
+        wanted: impl Fn(&rmcp::model::Tool) -> bool + Send + Sync + 'static,
+        augment: impl Into<Augment>,
+    ) -> Self {
+        self.rules
+            .push(Rule::Where(Arc::new(wanted), augment.into()));
+        self
+    }
+
+    /// The key that seals the state which a client of 2026-07-28 brings back with its answers (`basic/patterns/mrtr`):
+    /// at least 32 random bytes, the same on all replicas. Without it one is generated and kept in the store.
+    pub fn request_state_key(mut self, key: impl Into<Vec<u8>>) -> Self {
+        self.state_key = Some(key.into());
+        self
+    }
+
+    /// Whether results of 2026-07-28 say who answers, in `_meta` (they do).
+    pub fn server_info_in_results(mut self, tells: bool) -> Self {
+        self.tells_server = tells;
+        self
+    }
+
+    /// Over HTTP: whether a `tasks/*` request of 2026-07-28 without the header `Mcp-Name` is refused. It is not: a
+    /// popular client does not send it.
+    #[cfg(feature = "http")]
+    pub fn strict_mcp_name(mut self, strict: bool) -> Self {
+        self.strict_names = strict;
+        self
+    }
+
     /// Over HTTP: whom a request stands for, from its headers or from what an authentication layer put into its
     /// extensions. Tasks are bound to that name and nobody else can tell that they exist; `None` is answered 401.
     /// With it `tasks/list` is offered (2025-11-25 `basic/utilities/tasks`, Task Isolation and Access Control).
@@ -151,10 +210,19 @@ impl TasksBuilder {
         for tool in self.tools {
             runtime.add_tool(tool)?;
         }
+        let state_key = match self.state_key {
+            Some(key) if key.len() < 32 => {
+                return Err(BuildError::StateKey(key.len()));
+            }
+            Some(key) => StateKey::given(key),
+            None => StateKey::default(),
+        };
         Ok(Tasks {
-            plane: Plane::new(runtime),
+            plane: Plane::new(runtime, self.rules, state_key, self.tells_server),
             #[cfg(feature = "http")]
             owner: self.owner,
+            #[cfg(feature = "http")]
+            strict_names: self.strict_names,
         })
     }
 }

@@ -38,13 +38,14 @@ pub(crate) async fn call(
     session: &Arc<Session>,
     id: &RawValue,
     params: Option<&RawValue>,
-    carrier: &Carrier,
+    carrier: &Carrier<'_>,
 ) -> Verdict {
     let Some(call) = g1::tool_call(params) else {
         return Verdict::Pass;
     };
     let current = session.generation() == Generation::V2025_11_25;
     let refuse = |error: ErrorObject| Verdict::Reply(envelope::error(Some(id), &error));
+    plane.augmented.resolve(&plane.runtime).await;
     let Some(tool) = plane.runtime.tool(&call.name) else {
         if current && call.task.is_some() && plane.forbids_task(&call.name) {
             return refuse(not_as_task(&call.name));
@@ -66,7 +67,7 @@ pub(crate) async fn call(
                 Ok(asked) => asked,
                 Err(error) => return refuse(error),
             };
-            let wanted = match wanted(session, &tool, &call) {
+            let wanted = match wanted(session, &tool, &call, carrier) {
                 Ok(wanted) => Call {
                     ttl: asked.ttl,
                     ..wanted
@@ -81,7 +82,7 @@ pub(crate) async fn call(
                 Err(error) => refuse(error.into_rpc()),
             }
         }
-        (_, None) => match wanted(session, &tool, &call) {
+        (_, None) => match wanted(session, &tool, &call, carrier) {
             Ok(wanted) => shim(plane, session, id, &tool, wanted, carrier).await,
             Err(error) => Verdict::Reply(plain_refusal(id, &error.message)),
         },
@@ -103,7 +104,12 @@ fn plain_refusal(id: &RawValue, why: &str) -> Vec<u8> {
     )
 }
 
-fn wanted(session: &Session, tool: &ToolEntry, call: &ToolCall<'_>) -> Result<Call, ErrorObject> {
+fn wanted(
+    session: &Session,
+    tool: &ToolEntry,
+    call: &ToolCall<'_>,
+    carrier: &Carrier<'_>,
+) -> Result<Call, ErrorObject> {
     #[derive(serde::Deserialize)]
     struct Meta<'a> {
         #[serde(borrow, default, rename = "progressToken")]
@@ -118,6 +124,7 @@ fn wanted(session: &Session, tool: &ToolEntry, call: &ToolCall<'_>) -> Result<Ca
     });
     let mut wanted = Call::new(tool.name.clone(), session.requestor());
     wanted.quota_key = session.quota_key();
+    wanted.extensions = carrier.extensions(tool, Some(session));
     wanted.arguments = arguments.map(RawJson::from_raw);
     wanted.meta = meta.map(RawJson::from_raw);
     wanted.progress_token = token
@@ -177,7 +184,7 @@ fn stage_then_task(
     session: &Arc<Session>,
     id: &RawValue,
     wanted: Call,
-    carrier: &Carrier,
+    carrier: &Carrier<'_>,
 ) -> Verdict {
     let (outlet, messages, own_stream) = carrier.outlet(session);
     let stage = Call {
@@ -245,7 +252,7 @@ async fn shim(
     id: &RawValue,
     tool: &Arc<ToolEntry>,
     wanted: Call,
-    carrier: &Carrier,
+    carrier: &Carrier<'_>,
 ) -> Verdict {
     let (outlet, messages, own_stream) = carrier.outlet(session);
     let task = TaskId::random();

@@ -19,8 +19,8 @@ use super::{
     session::{Session, Sessions},
 };
 use crate::{
-    runtime::{LogEvent, Observer, ProgressEvent, Runtime, Watch},
-    task::{InputState, Phase, TaskId, TaskRecord},
+    runtime::{LogEvent, LogLevel, Observer, ProgressEvent, Runtime, Watch},
+    task::{InputState, Phase, RawJson, TaskId, TaskRecord},
     wire::v2025_11_25::{self as g1, QuestionId},
 };
 
@@ -51,9 +51,20 @@ struct Route {
     /// The stream of the shimmed call.
     call: Option<Arc<Outlet>>,
     is_call: bool,
+    /// Set for a call of 2026-07-28, whose questions go into its answer.
+    once: Option<Once>,
     /// The last sending of each question that is not answered.
     sent: HashMap<Arc<str>, Sending>,
     _watch: Option<Watch>,
+}
+
+/// What one request of 2026-07-28 wants to hear on its stream.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Once {
+    /// The token of its progress.
+    pub(crate) progress_token: Option<RawJson>,
+    /// The least level of its logs; `None` is none at all.
+    pub(crate) logs: Option<LogLevel>,
 }
 
 struct Sending {
@@ -77,6 +88,7 @@ impl Route {
             results: Vec::new(),
             call: None,
             is_call: false,
+            once: None,
             sent: HashMap::new(),
             _watch: None,
         }
@@ -144,6 +156,29 @@ impl Delivery {
         route.is_call = true;
         route.call = Some(call);
         route._watch = Some(watch);
+    }
+
+    /// The same for a call of 2026-07-28, which has no session: nothing but progress, if it gave a token, and the logs
+    /// it asked for. `again` when the task was there before this request.
+    pub(crate) fn calling_once(
+        &self,
+        runtime: &Runtime,
+        id: &TaskId,
+        call: Arc<Outlet>,
+        once: Once,
+        again: bool,
+    ) {
+        let watch = runtime.follow(id);
+        let route = self.route_or_new(id);
+        let mut route = lock(&route);
+        route.is_call = true;
+        route.call = Some(call);
+        route.once = Some(once);
+        route._watch = Some(watch);
+        drop(route);
+        if again {
+            catch_up(runtime, id);
+        }
     }
 
     /// The stream of a shimmed call has come back. Whether the call is still going on.
@@ -340,6 +375,9 @@ impl Delivery {
     }
 
     fn target(&self, route: &Route, record: &TaskRecord) -> Target {
+        if route.once.is_some() {
+            return Target::Nowhere;
+        }
         if route.is_call {
             return match route.call.as_ref().filter(|call| call.is_open()) {
                 Some(call) => Target::Stream(call.clone()),
@@ -540,11 +578,15 @@ impl Observer for Delivery {
     }
 
     fn progress(&self, record: &Arc<TaskRecord>, event: &ProgressEvent) {
-        let (Some(token), Some(route)) = (&record.origin.progress_token, self.route(&record.id))
-        else {
+        let Some(route) = self.route(&record.id) else {
             return;
         };
         let route = lock(&route);
+        let token = match &route.once {
+            Some(once) => once.progress_token.as_ref(),
+            None => record.origin.progress_token.as_ref(),
+        };
+        let Some(token) = token else { return };
         if let Some(outlet) = self.creators_stream(&route)
             && outlet.has_room()
         {
@@ -568,10 +610,13 @@ impl Observer for Delivery {
         let Some(outlet) = self.creators_stream(&route) else {
             return;
         };
-        let wanted = self
-            .sessions
-            .get(&outlet.session)
-            .is_none_or(|session| session.wants_log(event.level));
+        let wanted = match &route.once {
+            Some(once) => once.logs.is_some_and(|least| event.level >= least),
+            None => self
+                .sessions
+                .get(&outlet.session)
+                .is_none_or(|session| session.wants_log(event.level)),
+        };
         if wanted && outlet.has_room() {
             let logger = event.logger.as_deref();
             outlet.send(g1::log_message(
@@ -611,7 +656,7 @@ mod tests {
     use crate::{
         Limits, TaskContext, TaskError, TaskTool, Tasks,
         server::{
-            plane::{Carrier, Plane, Verdict},
+            plane::{Carrier, NothingMore, Plane, Verdict},
             session::SessionFacts,
         },
         store::Access,
@@ -658,7 +703,7 @@ mod tests {
             let text = text.to_string().into_bytes();
             let message = Message::parse(&text).map_err(|e| e.error).unwrap();
             self.plane
-                .handle(&self.session, &message, &Carrier::Own)
+                .handle(&self.session, &message, &Carrier::Own(&NothingMore))
                 .await
         }
 

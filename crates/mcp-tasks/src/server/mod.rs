@@ -2,8 +2,10 @@
 //!
 //! A [`Tasks`] reads raw JSON-RPC, answers what concerns tasks itself and hands everything else to the inner server
 //! untouched. `plane` decides what a message is and answers it, `delivery` decides where questions and notifications
-//! go, `requests` puts requests of ours to a client (`client_tasks`), `session` knows who is connected; `stdio` and `http` are the two transports.
+//! go, `requests` puts requests of ours to a client (`client_tasks`), `session` knows who is connected;
+//! `augment` makes tasks of the inner server's own tools; `v2026_07_28` answers the requests of that revision, which know no sessions; `stdio` and `http` are the two transports.
 
+mod augment;
 mod builder;
 mod call;
 #[cfg(feature = "client")]
@@ -17,7 +19,9 @@ mod plane;
 mod requests;
 mod session;
 mod stdio;
+mod v2026_07_28;
 
+pub use augment::Augment;
 pub use builder::{Tasks, TasksBuilder};
 #[cfg(feature = "client")]
 pub use client_tasks::ClientTasks;

@@ -4,12 +4,13 @@ use serde_json::{Value, json, value::RawValue};
 
 use super::{plane::Plane, session::SessionFacts};
 use crate::{
+    runtime::TaskSupport,
     task::{Generation, Owner, RawJson},
     wire::{
         envelope::{self, Message, string_of},
         error::METHOD_NOT_FOUND,
         object::RawObject,
-        v2025_11_25 as g1,
+        v2025_11_25 as g1, v2026_07_28 as g2,
     },
 };
 
@@ -53,21 +54,9 @@ pub(crate) fn initialize(
         .get("protocolVersion")
         .and_then(string_of)?
         .into_owned();
-    let mut capabilities: RawObject<'static> = RawObject::default();
     let declared = result.object("capabilities");
     let (inner_tools, inner_logging) = (has(&declared, "tools"), has(&declared, "logging"));
-    // A capability that is `null` is one that is absent; it is not written at all.
-    for name in declared.names() {
-        if let Some(raw) = declared.get(name).filter(|raw| raw.get() != "null") {
-            capabilities.push_owned(name, raw);
-        }
-    }
-    let mut tools = declared.object("tools").to_value();
-    tools["listChanged"] = Value::Bool(true);
-    capabilities.set("tools", &tools);
-    if !inner_logging {
-        capabilities.set("logging", &json!({}));
-    }
+    let mut capabilities = ours_added(&declared);
     if version == g1::VERSION {
         capabilities.set("tasks", &g1::server_tasks(list));
     }
@@ -96,6 +85,7 @@ fn our_tools(plane: &Plane, generation: Generation) -> Vec<RawJson> {
     let tools = plane.runtime.tools();
     tools
         .iter()
+        .filter(|tool| !tool.augmented)
         .map(|tool| {
             if execution {
                 tool.listed.clone()
@@ -108,7 +98,65 @@ fn our_tools(plane: &Plane, generation: Generation) -> Vec<RawJson> {
 
 /// `tools/list` where the inner server has none: ours, on one page.
 pub(crate) fn own_tools_list(plane: &Plane, id: &RawValue, generation: Generation) -> Vec<u8> {
-    envelope::result(id, &json!({"tools": our_tools(plane, generation)}))
+    let mut page = RawObject::default();
+    if generation == Generation::V2026_07_28 {
+        page.set("resultType", &"complete");
+        page.set("_meta", &plane.server_meta());
+        hint(&mut page);
+    }
+    page.set("tools", &our_tools(plane, generation));
+    envelope::result(id, &page)
+}
+
+/// The caching hints of 2026-07-28 (`server/utilities/caching`): our tools can change at any time.
+fn hint(page: &mut RawObject<'_>) {
+    page.set("ttlMs", &0);
+    if page.get("cacheScope").is_none() {
+        page.set("cacheScope", &"private");
+    }
+}
+
+/// Adds the extension and our other capabilities to an answer to `server/discover`, and learns from it who the inner
+/// server is. `None` if it is no result.
+pub(crate) fn discover(plane: &Plane, response: &[u8]) -> Option<Vec<u8>> {
+    let Ok(Message::Result { id, result }) = Message::parse(response) else {
+        return None;
+    };
+    let mut result = RawObject::parse(result)?;
+    if let Some(info) = result.object("_meta").get(g2::SERVER_INFO_META) {
+        let _ = plane.inner.server_info.set(RawJson::from_raw(info));
+    }
+    let versions = result.get("supportedVersions");
+    if let Some(versions) = versions.and_then(|raw| serde_json::from_str(raw.get()).ok()) {
+        let _ = plane.inner.versions.set(versions);
+    }
+    let declared = result.object("capabilities");
+    let mut capabilities = ours_added(&declared);
+    let mut extensions = declared.object("extensions").to_value();
+    extensions[g2::EXTENSION] = json!({});
+    capabilities.set("extensions", &extensions);
+    capabilities.remove("tasks");
+    drop(declared);
+    result.set("capabilities", &capabilities);
+    Some(envelope::result(id, &result))
+}
+
+/// What a server declares, with what our tools need. A capability that is `null` is one that is absent; it is not
+/// written at all.
+fn ours_added(declared: &RawObject<'_>) -> RawObject<'static> {
+    let mut capabilities: RawObject<'static> = RawObject::default();
+    for name in declared.names() {
+        if let Some(raw) = declared.get(name).filter(|raw| raw.get() != "null") {
+            capabilities.push_owned(name, raw);
+        }
+    }
+    let mut tools = declared.object("tools").to_value();
+    tools["listChanged"] = Value::Bool(true);
+    capabilities.set("tools", &tools);
+    if !has(declared, "logging") {
+        capabilities.set("logging", &json!({}));
+    }
+    capabilities
 }
 
 /// Adds our tools to the last page of the inner server's list, and learns its names. The bytes as they came if it is
@@ -141,7 +189,19 @@ pub(crate) fn tools_list(plane: &Plane, response: &[u8], generation: Generation)
             tools.push(RawJson::from_raw(&tool));
             continue;
         };
-        if plane.runtime.tool(&name).is_some() {
+        if plane.augmented.wants(&name)
+            && let Ok(definition) = serde_json::from_str(tool.get())
+        {
+            plane
+                .augmented
+                .consider_or_warn(&plane.runtime, &definition);
+        }
+        let known = plane.runtime.tool(&name);
+        if let Some(entry) = known.as_ref().filter(|entry| entry.augmented) {
+            tools.push(with_execution(&tool, entry.support, generation));
+            continue;
+        }
+        if known.is_some() {
             tracing::warn!(
                 tool = name,
                 "the inner server has a tool of the same name; the task tool is used"
@@ -158,6 +218,22 @@ pub(crate) fn tools_list(plane: &Plane, response: &[u8], generation: Generation)
         plane.inner_list_seen();
         tools.extend(our_tools(plane, generation));
     }
+    if generation == Generation::V2026_07_28 {
+        hint(&mut page);
+    }
     page.set("tools", &tools);
     envelope::result(id, &page)
+}
+
+/// A tool of the inner server that becomes a task, as it was but for that.
+fn with_execution(tool: &RawValue, support: TaskSupport, generation: Generation) -> RawJson {
+    let patched = || {
+        let mut members = RawObject::parse(tool)?;
+        members.remove("execution");
+        if generation == Generation::V2025_11_25 {
+            members.set("execution", &json!({"taskSupport": support.as_str()}));
+        }
+        RawJson::from_serialize(&members).ok()
+    };
+    patched().unwrap_or_else(|| RawJson::from_raw(tool))
 }

@@ -6,18 +6,21 @@ use std::sync::{
 };
 
 use futures_util::future::BoxFuture;
+use rmcp::model::Extensions;
 use serde_json::{json, value::RawValue};
 use tokio::sync::mpsc;
 
 use super::{
+    augment::{Augmented, Rule},
     call,
     delivery::Delivery,
     outlet::Outlet,
-    session::{Session, Sessions},
+    session::{CameIn, Session, Sessions},
+    v2026_07_28::{Fault, InnerFacts, StateKey, Subscription, Subscriptions},
 };
 use crate::{
     receiver::{self, read_error},
-    runtime::{LogLevel, Observer, ReadError, Runtime},
+    runtime::{LogLevel, Observer, ReadError, Runtime, ToolEntry},
     store::Access,
     task::{Answer, ErrorObject, Generation, Owner, RawJson},
     wire::{
@@ -41,6 +44,14 @@ pub(crate) struct Plane {
     inner_tools_known: AtomicBool,
     /// Asks the inner server for a tool of that name, where it can be asked.
     pub(crate) inner_tool: OnceLock<HasTool>,
+    /// What is known of the inner server without a session of it.
+    pub(crate) inner: InnerFacts,
+    pub(crate) subscriptions: Arc<Subscriptions>,
+    /// The inner server's tools that become tasks.
+    pub(crate) augmented: Augmented,
+    pub(crate) state_key: StateKey,
+    /// Results of 2026-07-28 say who answers.
+    pub(crate) tells_server: bool,
 }
 
 /// What to do with a message.
@@ -51,8 +62,12 @@ pub(crate) enum Verdict {
     Reply(Vec<u8>),
     /// Taken; there is nothing to answer.
     Taken,
+    /// Refused, and as far as a transport has to know why.
+    Refused(Vec<u8>, Fault),
     /// Answered later, with messages of its own before that.
     Pending(Pending),
+    /// A subscription of 2026-07-28, begun.
+    Listen(Arc<Subscription>),
 }
 
 /// An answer that takes its time.
@@ -67,13 +82,41 @@ pub(crate) struct Pending {
     pub(crate) rejoin: Option<call::Rejoin>,
 }
 
-/// Where the messages of one request go: the connection itself (stdio), or a stream of its own (HTTP).
-pub(crate) enum Carrier {
-    Connection(Arc<Outlet>),
-    Own,
+/// What a transport knows of a request besides its bytes, for an inner tool that wants to know it.
+pub(crate) trait Attach: Send + Sync {
+    fn attach(&self, to: &mut Extensions);
 }
 
-impl Carrier {
+/// A transport that knows nothing more.
+#[cfg(test)]
+pub(crate) struct NothingMore;
+
+#[cfg(test)]
+impl Attach for NothingMore {
+    fn attach(&self, _: &mut Extensions) {}
+}
+
+/// Where the messages of one request go: the connection itself (stdio), or a stream of its own (HTTP).
+pub(crate) enum Carrier<'a> {
+    Connection(Arc<Outlet>),
+    Own(&'a dyn Attach),
+}
+
+impl Carrier<'_> {
+    /// What is known of the request for a tool: only an inner one can want it.
+    pub(crate) fn extensions(&self, tool: &ToolEntry, session: Option<&Session>) -> Extensions {
+        let mut known = Extensions::default();
+        if tool.augmented {
+            if let Some(session) = session.filter(|session| session.is_real) {
+                known.insert(CameIn(session.key.clone()));
+            }
+            if let Self::Own(transport) = self {
+                transport.attach(&mut known);
+            }
+        }
+        known
+    }
+
     /// The stream for a request of `session`.
     pub(crate) fn outlet(
         &self,
@@ -81,7 +124,7 @@ impl Carrier {
     ) -> (Arc<Outlet>, Option<mpsc::Receiver<Vec<u8>>>, bool) {
         match self {
             Self::Connection(outlet) => (outlet.clone(), None, false),
-            Self::Own => {
+            Self::Own(_) => {
                 let (outlet, messages) = Outlet::new(session.key.clone());
                 (outlet, Some(messages), true)
             }
@@ -90,10 +133,18 @@ impl Carrier {
 }
 
 impl Plane {
-    pub(crate) fn new(runtime: Runtime) -> Arc<Self> {
+    pub(crate) fn new(
+        runtime: Runtime,
+        rules: Vec<Rule>,
+        state_key: StateKey,
+        tells_server: bool,
+    ) -> Arc<Self> {
         let sessions = Arc::new(Sessions::default());
         let delivery = Delivery::new(sessions.clone());
         let observer: Arc<dyn Observer> = delivery.clone();
+        runtime.observe(&observer);
+        let subscriptions = Arc::new(Subscriptions::default());
+        let observer: Arc<dyn Observer> = subscriptions.clone();
         runtime.observe(&observer);
         let plane = Arc::new(Self {
             runtime,
@@ -102,6 +153,11 @@ impl Plane {
             inner_tools: papaya::HashSet::new(),
             inner_tools_known: AtomicBool::new(false),
             inner_tool: OnceLock::new(),
+            inner: InnerFacts::default(),
+            subscriptions,
+            augmented: Augmented::new(rules),
+            state_key,
+            tells_server,
         });
         let edge: std::sync::Weak<Self> = Arc::downgrade(&plane);
         plane.runtime.set_edge(edge);
@@ -122,8 +178,12 @@ impl Plane {
 
     /// Tells every connected client that the list of tools changed.
     pub(crate) fn tools_changed(&self) {
+        self.subscriptions.tools_changed();
         for session in self.sessions.all() {
-            if let Some(outlet) = session.general() {
+            // A pipe on which nobody has begun a session has nobody who expects it.
+            if session.facts.load().is_some()
+                && let Some(outlet) = session.general()
+            {
                 outlet.send(envelope::notification(
                     "notifications/tools/list_changed",
                     &json!({}),
@@ -137,7 +197,9 @@ impl Plane {
         &self,
         inner: impl Fn(&str) -> bool,
     ) -> Result<(), crate::runtime::BuildError> {
-        match self.runtime.tools().iter().find(|tool| inner(&tool.name)) {
+        let tools = self.runtime.tools();
+        let mut own = tools.iter().filter(|tool| !tool.augmented);
+        match own.find(|tool| inner(&tool.name)) {
             Some(tool) => Err(crate::runtime::BuildError::DuplicateTool(
                 tool.name.to_string(),
             )),
@@ -150,7 +212,7 @@ impl Plane {
         self: &Arc<Self>,
         session: &Arc<Session>,
         message: &Message<'_>,
-        carrier: &Carrier,
+        carrier: &Carrier<'_>,
     ) -> Verdict {
         match message {
             Message::Request { id, method, params } => {
@@ -186,7 +248,7 @@ impl Plane {
         id: &RawValue,
         method: &str,
         params: Option<&RawValue>,
-        carrier: &Carrier,
+        carrier: &Carrier<'_>,
     ) -> Verdict {
         if method == "tools/call" {
             return Box::pin(call::call(self, session, id, params, carrier)).await;
@@ -252,7 +314,7 @@ impl Plane {
         session: &Arc<Session>,
         id: &RawValue,
         params: Option<&RawValue>,
-        carrier: &Carrier,
+        carrier: &Carrier<'_>,
     ) -> Result<Verdict, ErrorObject> {
         let task = g1::task_id(params)?;
         let access = Access::Owner(session.owner().clone());

@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use futures_util::StreamExt;
 use rmcp::{
     RoleServer, ServerHandler,
     model::{GetExtensions, JsonRpcMessage},
@@ -15,23 +16,26 @@ use rmcp::{
 use serde_json::value::RawValue;
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader},
-    sync::{Notify, mpsc},
+    sync::{Notify, mpsc, oneshot},
     task::JoinSet,
 };
 
 use super::{
     Tasks,
+    augment::Handlers,
     outlet::Outlet,
     patch::{self, ClientFacts},
     plane::{Carrier, Pending, Plane, Verdict},
     session::{CameIn, Session},
+    v2026_07_28::{Incoming, Ours, Subscription},
 };
 use crate::{
     runtime::BuildError,
-    task::{ErrorObject, Owner},
+    task::{ErrorObject, Generation, Owner},
     wire::{
         envelope::{self, Message},
-        error::{INTERNAL_ERROR, INVALID_REQUEST},
+        error::{INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND},
+        object::RawObject,
         v2026_07_28 as g2,
     },
 };
@@ -67,13 +71,21 @@ enum Era {
 /// What has to be done to an answer of the inner server on its way out.
 enum Expect {
     Initialize(ClientFacts),
-    ToolsList,
+    ToolsList(Generation),
+    Discover,
+}
+
+/// A subscription that the inner server has its share in: whatever it says of it is ours to complete.
+struct Listening {
+    subscription: Arc<Subscription>,
+    /// Taken when it was acknowledged.
+    acknowledged: Option<oneshot::Sender<()>>,
 }
 
 /// rmcp's end of a channel.
-struct Chan {
-    rx: mpsc::Receiver<RxJsonRpcMessage<RoleServer>>,
-    tx: mpsc::Sender<TxJsonRpcMessage<RoleServer>>,
+pub(super) struct Chan {
+    pub(super) rx: mpsc::Receiver<RxJsonRpcMessage<RoleServer>>,
+    pub(super) tx: mpsc::Sender<TxJsonRpcMessage<RoleServer>>,
 }
 
 impl Transport<RoleServer> for Chan {
@@ -127,11 +139,15 @@ impl Tasks {
         let handler = Arc::new(handler);
         self.plane
             .check_names(|name| handler.get_tool(name).is_some())?;
+        self.plane.inner.learn(&*handler);
         let tool_of = handler.clone();
         let _ = self
             .plane
             .inner_tool
             .set(Arc::new(move |name| tool_of.get_tool(name).is_some()));
+        let made = handler.clone();
+        let inner = Arc::new(Handlers(move || Ok(made.clone())));
+        self.plane.augmented.attach(&self.plane.runtime, inner)?;
         let key: Arc<str> = format!("pipe-{}", uuid::Uuid::new_v4()).into();
         let session = Session::new(key.clone(), Owner::principal(OWNER), true, None);
         let session = self.plane.sessions.add(session);
@@ -145,6 +161,7 @@ impl Tasks {
             written: written.clone(),
             expected: Mutex::default(),
             initialize_answered: Notify::new(),
+            listening: Mutex::default(),
             eras: Mutex::default(),
         });
         let (read, out) = io;
@@ -199,6 +216,8 @@ struct Connection {
     written: mpsc::Sender<Vec<u8>>,
     expected: Mutex<HashMap<String, Expect>>,
     initialize_answered: Notify,
+    /// The open subscriptions, by the ids of their requests.
+    listening: Mutex<HashMap<String, Listening>>,
     /// Which era each request that the inner server works on belongs to.
     eras: Mutex<HashMap<String, Era>>,
 }
@@ -262,7 +281,11 @@ impl Connection {
         if let Message::Request { id, method, params } = &message {
             let expect = match &**method {
                 "initialize" => Some(Expect::Initialize(ClientFacts::of(*params))),
-                "tools/list" if era == Era::Session => Some(Expect::ToolsList),
+                "tools/list" if era == Era::Session => {
+                    Some(Expect::ToolsList(self.session.generation()))
+                }
+                "tools/list" => Some(Expect::ToolsList(Generation::V2026_07_28)),
+                "server/discover" => Some(Expect::Discover),
                 _ => None,
             };
             if method == "tools/list" && era == Era::Session && self.has_no_inner_tools() {
@@ -276,13 +299,19 @@ impl Connection {
             }
             if let Some(expect) = expect {
                 lock(&self.expected).insert(id.get().to_owned(), expect);
+            } else if era == Era::PerRequest {
+                if !self.take_once(id, method, *params, work).await {
+                    return;
+                }
             } else if era == Era::Session {
                 // Creation, polls and cancels are answered in order; what waits does so beside the reading.
                 let carrier = Carrier::Connection(self.outlet.clone());
                 match self.plane.handle(&self.session, &message, &carrier).await {
                     Verdict::Pass => {}
-                    Verdict::Reply(reply) => return self.write(reply).await,
-                    Verdict::Taken => return,
+                    Verdict::Reply(reply) | Verdict::Refused(reply, _) => {
+                        return self.write(reply).await;
+                    }
+                    Verdict::Taken | Verdict::Listen(_) => return,
                     Verdict::Pending(pending) => {
                         let work = if pending.is_call {
                             &mut work.calls
@@ -297,16 +326,140 @@ impl Connection {
             lock(&self.eras).insert(id.get().to_owned(), era);
         } else {
             let carrier = Carrier::Connection(self.outlet.clone());
+            let ends = self.ends_subscription(&message);
             match self.plane.handle(&self.session, &message, &carrier).await {
                 Verdict::Pass => {}
-                Verdict::Reply(reply) => return self.write(reply).await,
-                Verdict::Taken | Verdict::Pending(_) => return,
+                Verdict::Reply(reply) | Verdict::Refused(reply, _) => {
+                    return self.write(reply).await;
+                }
+                // The inner server has its share in a subscription.
+                Verdict::Taken if ends => {}
+                Verdict::Taken | Verdict::Pending(_) | Verdict::Listen(_) => return,
             }
         }
         let begins = message.method() == Some("initialize") && era == Era::Session;
         if self.pass(line, &message, era, handler, inner, work).await && begins {
             // What follows is judged by what is agreed on here, also for a client that does not wait.
             self.initialize_answered.notified().await;
+        }
+    }
+
+    /// Takes a request of 2026-07-28; whether the inner server is to have it too.
+    async fn take_once(
+        self: &Arc<Self>,
+        id: &RawValue,
+        method: &str,
+        params: Option<&RawValue>,
+        work: &mut Work,
+    ) -> bool {
+        let ours = self.plane.concern(method, params).await;
+        if matches!(ours, Ours::No) {
+            return true;
+        }
+        let request = Incoming {
+            id,
+            method,
+            params,
+            owner: self.session.owner(),
+            carrier: &Carrier::Connection(self.outlet.clone()),
+            pipe: Some(&self.session),
+        };
+        match self.plane.answer_once(&request, ours).await {
+            Verdict::Pass => return true,
+            Verdict::Reply(reply) | Verdict::Refused(reply, _) => self.write(reply).await,
+            Verdict::Taken => {}
+            Verdict::Pending(pending) => {
+                work.calls.spawn(self.clone().answer_later(pending));
+            }
+            Verdict::Listen(subscription) => {
+                let (acknowledged, begin) = oneshot::channel();
+                let listening = Listening {
+                    subscription: subscription.clone(),
+                    acknowledged: Some(acknowledged),
+                };
+                lock(&self.listening).insert(id.get().to_owned(), listening);
+                work.waiting.spawn(self.clone().listen(subscription, begin));
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Tells what a subscription has to tell, once it is acknowledged and until it ends.
+    async fn listen(
+        self: Arc<Self>,
+        subscription: Arc<Subscription>,
+        acknowledged: oneshot::Receiver<()>,
+    ) {
+        let id = subscription.id.get().to_owned();
+        let pending = self.session.begin(&id);
+        let told = async {
+            if acknowledged.await.is_err() {
+                return;
+            }
+            let runtime = self.plane.runtime.clone();
+            let mut messages = std::pin::pin!(subscription.messages(runtime, true));
+            while let Some(message) = messages.next().await {
+                self.write(message).await;
+            }
+        };
+        tokio::select! {
+            () = told => {}
+            () = pending.token.cancelled() => {}
+        }
+        lock(&self.listening).remove(&id);
+    }
+
+    /// Whether a message cancels a subscription.
+    fn ends_subscription(&self, message: &Message<'_>) -> bool {
+        match message {
+            Message::Notification { method, params } if method == "notifications/cancelled" => {
+                cancelled_request(*params).is_some_and(|id| lock(&self.listening).contains_key(&id))
+            }
+            _ => false,
+        }
+    }
+
+    /// What the inner server says of a subscription, with ours added; `None` if it says nothing of one.
+    fn complete_subscription(
+        &self,
+        message: &Message<'_>,
+    ) -> Option<(Vec<u8>, oneshot::Sender<()>)> {
+        let mut all = lock(&self.listening);
+        match message {
+            Message::Notification {
+                method,
+                params: Some(params),
+            } if method == g2::ACKNOWLEDGED => {
+                let id = RawObject::parse(params)?
+                    .object("_meta")
+                    .get(g2::SUBSCRIPTION_META)?
+                    .get()
+                    .to_owned();
+                let listening = all.get_mut(&id)?;
+                let reply = listening.subscription.acknowledgement(Some(params));
+                Some((reply, listening.acknowledged.take()?))
+            }
+            Message::Error {
+                id: Some(id),
+                error,
+            } => {
+                let error: ErrorObject = serde_json::from_str(error.get()).ok()?;
+                if error.code != METHOD_NOT_FOUND {
+                    all.remove(id.get());
+                    return None;
+                }
+                // The inner server has no subscriptions: this one is ours alone.
+                lock(&self.eras).remove(id.get());
+                let listening = all.get_mut(id.get())?;
+                let reply = listening.subscription.acknowledgement(None);
+                Some((reply, listening.acknowledged.take()?))
+            }
+            Message::Result { id, .. } => {
+                all.remove(id.get());
+                None
+            }
+            _ => None,
         }
     }
 
@@ -322,9 +475,9 @@ impl Connection {
         match message {
             Message::Request { method, params, .. } => {
                 let named = g2::named_version(*params);
-                if method == "server/discover"
-                    || named.is_some_and(|version| *version >= *g2::VERSION)
-                {
+                let once =
+                    named.is_some_and(|version| g2::Revision::of(&version) != g2::Revision::Legacy);
+                if method == "server/discover" || (once && method != "initialize") {
                     Era::PerRequest
                 } else {
                     Era::Session
@@ -434,10 +587,17 @@ impl Connection {
 
     /// Writes what the inner server says; with our additions where they belong.
     async fn write_inner(&self, bytes: Vec<u8>) {
-        let id = match Message::parse(&bytes) {
-            Ok(Message::Result { id, .. } | Message::Error { id: Some(id), .. }) => {
-                id.get().to_owned()
-            }
+        let Ok(message) = Message::parse(&bytes) else {
+            return self.write(bytes).await;
+        };
+        if let Some((completed, acknowledged)) = self.complete_subscription(&message) {
+            self.write(completed).await;
+            // Nothing goes before the acknowledgement.
+            let _ = acknowledged.send(());
+            return;
+        }
+        let id = match message {
+            Message::Result { id, .. } | Message::Error { id: Some(id), .. } => id.get().to_owned(),
             _ => return self.write(bytes).await,
         };
         lock(&self.eras).remove(&id);
@@ -445,9 +605,10 @@ impl Connection {
         let is_initialize = matches!(expected, Some(Expect::Initialize(_)));
         let bytes = match expected {
             None => bytes,
-            Some(Expect::ToolsList) => {
-                patch::tools_list(&self.plane, &bytes, self.session.generation())
+            Some(Expect::ToolsList(generation)) => {
+                patch::tools_list(&self.plane, &bytes, generation)
             }
+            Some(Expect::Discover) => patch::discover(&self.plane, &bytes).unwrap_or(bytes),
             Some(Expect::Initialize(client)) => {
                 match patch::initialize(&bytes, client, self.session.owner(), true) {
                     Some((patched, facts)) => {

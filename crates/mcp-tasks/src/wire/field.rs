@@ -8,7 +8,7 @@ use super::{
     envelope::{excerpt, string_of},
     error::INVALID_PARAMS,
 };
-use crate::task::ErrorObject;
+use crate::task::{ErrorObject, TaskId};
 
 /// The error -32602 for the member at `path`.
 pub fn invalid(path: &str, expected: &str, got: Option<&RawValue>) -> ErrorObject {
@@ -53,4 +53,18 @@ pub fn params<'a, T: serde::Deserialize<'a>>(raw: Option<&'a RawValue>) -> Resul
     let object = object.ok_or_else(|| invalid("params", "an object", raw))?;
     serde_json::from_str(object.get())
         .map_err(|e| ErrorObject::new(INVALID_PARAMS, format!("params: {e}")))
+}
+
+/// `params.taskId` of the `tasks/*` requests of either generation. Anything else in the parameters is ignored.
+///
+/// # Errors
+/// -32602 if it is missing or no string.
+pub fn task_id(raw: Option<&RawValue>) -> Result<TaskId, ErrorObject> {
+    #[derive(serde::Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow, default, rename = "taskId")]
+        task_id: Option<&'a RawValue>,
+    }
+    let given: Params<'_> = params(raw)?;
+    string("params.taskId", given.task_id).map(|id| TaskId::from_stored(&id))
 }

@@ -74,6 +74,11 @@ impl<'a> RawObject<'a> {
         self.members.is_empty()
     }
 
+    /// The members, in their order.
+    pub fn members(&self) -> impl Iterator<Item = (&str, &RawValue)> {
+        self.members.iter().map(|(key, raw)| (&**key, &**raw))
+    }
+
     /// The names of the members.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.members.iter().map(|(key, _)| &**key)

@@ -86,6 +86,7 @@ async fn session_version_headers_and_token_are_sent_and_the_session_is_ended() {
     play(server, client).await;
 }
 
+// F-34, F-36
 #[tokio::test]
 async fn questions_on_the_stream_of_tasks_result_and_again_when_it_broke() {
     let mut script = HttpScript::start().await;
@@ -147,6 +148,7 @@ async fn questions_on_the_stream_of_tasks_result_and_again_when_it_broke() {
     assert_eq!(person.asked(), 1);
 }
 
+// F-34, F-36
 #[tokio::test]
 async fn the_general_stream_carries_questions_and_is_taken_up_again() {
     let mut script = HttpScript::start().await;
@@ -196,6 +198,7 @@ async fn the_general_stream_carries_questions_and_is_taken_up_again() {
     assert_eq!(person.asked(), 1);
 }
 
+// F-36
 #[tokio::test]
 async fn a_forgotten_session_is_begun_anew_and_the_task_followed_on() {
     let mut script = HttpScript::start().await;
@@ -238,6 +241,7 @@ async fn a_forgotten_session_is_begun_anew_and_the_task_followed_on() {
     play(server, client).await;
 }
 
+// F-36
 #[tokio::test]
 async fn failed_polls_are_repeated_and_a_refused_token_is_renewed() {
     let mut script = HttpScript::start().await;
@@ -324,6 +328,7 @@ async fn a_call_that_broke_off_is_lost_and_not_sent_again() {
     play(server, client).await;
 }
 
+// F-36
 #[tokio::test]
 async fn a_broken_stream_with_event_ids_is_taken_up_again() {
     a_broken_stream_goes_on_with("a-2").await;
@@ -413,8 +418,10 @@ async fn a_new_session_that_fails_is_tried_again() {
         script.serve("initialize", initialized(&with_tasks())).await;
         script.expect("notifications/initialized").await.status(202);
         script.serve("tasks/get", task("completed")).await;
-        // A call that met a forgotten session was not looked at: it may be sent again.
         script.serve("tasks/result", text("done")).await;
+        // Another session, maybe another release with other tools.
+        script.serve("tools/list", tools()).await;
+        // A call that met a forgotten session was not looked at: it may be sent again.
         script.expect("tools/call").await.status(404);
         script.serve("initialize", initialized(&with_tasks())).await;
         script.expect("notifications/initialized").await.status(202);
@@ -432,4 +439,75 @@ async fn a_new_session_that_fails_is_tried_again() {
         );
     };
     play(server, client).await;
+}
+
+#[tokio::test]
+async fn a_new_session_may_be_with_a_server_that_declares_something_else() {
+    let mut script = HttpScript::start().await;
+    let url = script.url();
+    let (without, with) = (json!({"tools": {}}), with_tasks());
+    let server = async {
+        script.handshake().await;
+        script.gets.recv().await.unwrap().status(405);
+        script.serve("tools/list", tools()).await;
+        for capabilities in [&without, &with] {
+            script.expect("tools/call").await.status(404);
+            script.serve("initialize", initialized(capabilities)).await;
+            script.expect("notifications/initialized").await.status(202);
+            // It was made for what was known then.
+            script.serve("tools/call", text("done")).await;
+        }
+        // What tools say of tasks is asked of the new one.
+        let renamed = json!({"tools": [{"name": "plain", "inputSchema": {"type": "object"},
+            "execution": {"taskSupport": "required"}}]});
+        script.serve("tools/list", renamed).await;
+        let request = script.expect("tools/call").await;
+        assert_eq!(request.body["params"]["task"], json!({}));
+        request.result(&text("done"));
+    };
+    let client = async {
+        let client = TaskClient::http((), url).await.unwrap();
+        for supports in [true, false] {
+            assert_eq!(client.supports_tasks(), supports);
+            client.call_tool(call("slow")).await.unwrap();
+        }
+        assert!(client.supports_tasks());
+        client.call_tool(call("plain")).await.unwrap();
+    };
+    play(server, client).await;
+}
+
+// B53: the server says when to come again.
+#[tokio::test(start_paused = true)]
+async fn the_asked_time_is_waited_in_seconds_or_until_a_date() {
+    crate::lines::sockets_have_time();
+    let mut script = HttpScript::start().await;
+    let url = script.url();
+    let server = async {
+        script.handshake().await;
+        script.gets.recv().await.unwrap().status(405);
+        script.serve("tools/list", tools()).await;
+        let created = json!({"task": task("working")});
+        script.serve("tools/call", created).await;
+        for retry in ["120", "Sun, 06 Nov 1994 08:51:37 GMT"] {
+            let busy = Response::builder()
+                .status(429)
+                .header("date", "Sun, 06 Nov 1994 08:49:37 GMT")
+                .header("retry-after", retry);
+            let poll = script.expect("tasks/get").await;
+            poll.reply(busy.body(Body::empty()).unwrap());
+            let refused = tokio::time::Instant::now();
+            let poll = script.expect("tasks/get").await;
+            assert!(refused.elapsed() >= Duration::from_secs(120), "{retry}");
+            poll.result(&task("working"));
+        }
+        script.serve("tasks/get", task("completed")).await;
+        script.serve("tasks/result", text("done")).await;
+    };
+    let client = async {
+        let client = TaskClient::http((), url).await.unwrap();
+        let result = client.call_tool(call("slow")).await.unwrap();
+        assert_eq!(text_of(&result), "done");
+    };
+    crate::lines::play(server, client).await;
 }

@@ -714,3 +714,98 @@ async fn over_http_lies_end_in_typed_errors_too() {
         assert!(count <= 25, "{name}: {count} requests in two seconds");
     }
 }
+
+// B10: whatever else is wrong with a handle, its id is kept, and the task can be cancelled.
+#[tokio::test]
+async fn the_id_of_a_handle_is_kept_whatever_the_rest() {
+    let odd = || {
+        json!({
+            "task": {"taskId": "T", "status": "queued", "createdAt": 7, "ttl": [], "pollInterval": "soon"},
+            "content": {"not": "a list"}, "isError": "maybe", "_meta": 7,
+        })
+    };
+    let drive = async |client: Result<TaskClient, TaskClientError>| {
+        let client = client.unwrap();
+        let made = client.call_tool_task(call("slow"), CallOptions::new());
+        let task = made.await.unwrap();
+        assert_eq!(task.id(), "T");
+        assert_eq!(task.cancel().await.unwrap().status.to_string(), "cancelled");
+        // And it is followed.
+        let result = client.call_tool(call("slow")).await.unwrap();
+        assert_eq!(text_of(&result), "done");
+    };
+
+    let (mut script, io) = Script::pair();
+    let server = async {
+        script.handshake(with_tasks()).await;
+        script.serve("tools/list", tools()).await;
+        script.serve("tools/call", odd()).await;
+        script.serve("tasks/cancel", task("cancelled")).await;
+        script.serve("tools/call", odd()).await;
+        script.serve("tasks/get", task("completed")).await;
+        script.serve("tasks/result", text("done")).await;
+    };
+    let client = async { drive(TaskClient::connect((), io).await).await };
+    play(server, client).await;
+
+    let mut script = HttpScript::start().await;
+    let url = script.url();
+    let server = async {
+        script.handshake().await;
+        script.gets.recv().await.unwrap().status(405);
+        script.serve("tools/list", tools()).await;
+        script.serve("tools/call", odd()).await;
+        script.serve("tasks/cancel", task("cancelled")).await;
+        script.serve("tools/call", odd()).await;
+        script.serve("tasks/get", task("completed")).await;
+        script.serve("tasks/result", text("done")).await;
+    };
+    let client = async { drive(TaskClient::http((), url).await).await };
+    play(server, client).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handshake_of_lies_ends_in_a_typed_error_or_without_tasks() {
+    for (hello, connects) in [
+        (json!(7), false),
+        (json!({}), false),
+        (
+            json!({"protocolVersion": 7, "capabilities": [], "serverInfo": "me"}),
+            false,
+        ),
+        (
+            json!({"protocolVersion": "1999-01-01", "capabilities": with_tasks(),
+            "serverInfo": {"name": "old", "version": "0"}}),
+            true,
+        ),
+        (
+            json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}, "tasks": 7},
+            "serverInfo": {"name": "odd", "version": "0"}}),
+            true,
+        ),
+        (
+            json!({"protocolVersion": "2025-11-25",
+            "capabilities": {"tools": {}, "tasks": {"requests": {"tools": {"call": true}}}},
+            "serverInfo": {"name": "odd", "version": "0"}}),
+            true,
+        ),
+    ] {
+        let told = hello.clone();
+        let lie = move |method: &str, message: &Value, _: usize| {
+            (method == "initialize").then(|| vec![answer(message, &told)])
+        };
+        let (got, _) = against(&lie, async |io| {
+            TaskClient::connect((), io)
+                .await
+                .map(|client| client.supports_tasks())
+        })
+        .await;
+        match got {
+            Ok(tasks) => assert!(connects && !tasks, "{hello}"),
+            Err(error) => assert!(
+                !connects && matches!(error, TaskClientError::Initialize(_)),
+                "{hello}: {error}"
+            ),
+        }
+    }
+}

@@ -19,6 +19,19 @@ pub(crate) async fn play<T>(
         .expect("one of them waits for ever")
 }
 
+/// A paused clock leaps to the next timer when nobody has work, sockets or not: from here on never far, and never before
+/// the sockets had time for what is on them (it stands still while a blocking task runs).
+pub(crate) fn sockets_have_time() {
+    tokio::spawn(async {
+        loop {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let real = || std::thread::sleep(Duration::from_millis(4));
+            tokio::task::spawn_blocking(real).await.unwrap();
+        }
+    });
+}
+
+// F-33, B44, B85, B91: the augmentation of `tools/call`, a progress token, and the first poll after one interval.
 #[tokio::test(start_paused = true)]
 async fn a_call_is_made_as_a_task_and_driven_to_its_result() {
     let (mut script, io) = Script::pair();
@@ -69,6 +82,7 @@ async fn a_call_is_made_as_a_task_and_driven_to_its_result() {
     play(server, client).await;
 }
 
+// F-33, B85: tasks are looked up where `initialize` puts them.
 #[tokio::test(start_paused = true)]
 async fn without_tasks_it_is_a_plain_call() {
     for (capabilities, list) in [
@@ -125,6 +139,7 @@ fn failed_because(message: &str) -> Value {
     task
 }
 
+// F-31, F-35, B86
 #[tokio::test(start_paused = true)]
 async fn ends_are_told_apart() {
     type Steps = &'static [(&'static str, fn(&Value) -> Value)];
@@ -142,7 +157,7 @@ async fn ends_are_told_apart() {
                 ("tasks/result", |r| refusal(r, -32603, "boom")),
                 ("tasks/get", |r| answer(r, &task("failed"))),
             ],
-            "error the server answered with error -32603: boom",
+            "error the peer answered with error -32603: boom",
         ),
         // An error that could also mean "no such task" is the task's own if the status says the same …
         (
@@ -151,7 +166,7 @@ async fn ends_are_told_apart() {
                 ("tasks/result", |r| refusal(r, -32602, "bad x")),
                 ("tasks/get", |r| answer(r, &failed_because("bad x"))),
             ],
-            "error the server answered with error -32602: bad x",
+            "error the peer answered with error -32602: bad x",
         ),
         // … or if it is given again and again.
         (
@@ -164,7 +179,7 @@ async fn ends_are_told_apart() {
                 ("tasks/result", |r| refusal(r, -32602, "bad x")),
                 ("tasks/get", |r| answer(r, &task("failed"))),
             ],
-            "error the server answered with error -32602: bad x",
+            "error the peer answered with error -32602: bad x",
         ),
         (
             &[("tasks/get", |r| answer(r, &task("cancelled")))],
@@ -177,22 +192,22 @@ async fn ends_are_told_apart() {
                 ("tasks/get", |r| answer(r, &task("working"))),
                 ("tasks/get", |r| refusal(r, -32602, "no")),
             ],
-            "error task T no longer exists on the server: its time to live has passed",
+            "error task T no longer exists: its time to live has passed",
         ),
         (
             &[
                 ("tasks/get", |r| refusal(r, -32602, "no")),
                 ("tasks/get", |r| refusal(r, -32602, "no")),
             ],
-            "error task T no longer exists on the server: its time to live has passed",
+            "error task T no longer exists: its time to live has passed",
         ),
         (
             &[("tasks/get", |r| answer(r, &task("paused")))],
-            "error the server broke the protocol: unknown task status \"paused\"",
+            "error the peer broke the protocol: unknown task status \"paused\"",
         ),
         (
             &[("tasks/get", |r| refusal(r, -32601, "what?"))],
-            "error the server answered with error -32601: what?",
+            "error the peer answered with error -32601: what?",
         ),
         // Trouble on the way is none of the task's.
         (
@@ -249,6 +264,7 @@ async fn an_empty_result_of_a_failed_task_is_an_error_with_its_message() {
     }
 }
 
+// F-38
 #[tokio::test(start_paused = true)]
 async fn a_status_notification_wakes_the_poller() {
     let (mut script, io) = Script::pair();
@@ -319,6 +335,7 @@ async fn a_poll_without_an_answer_is_repeated_and_the_deadline_holds() {
     play(server, client).await;
 }
 
+// B67: the handle that comes when its caller is gone is cancelled.
 #[tokio::test(start_paused = true)]
 async fn dropping_a_call_cancels_only_where_asked() {
     for cancel in [true, false] {
@@ -375,6 +392,7 @@ async fn an_abandoned_plain_call_is_withdrawn() {
     play(server, client).await;
 }
 
+// F-32
 #[tokio::test(start_paused = true)]
 async fn a_remote_task_gets_cancels_and_gives_its_result_again() {
     let (mut script, io) = Script::pair();
@@ -411,6 +429,7 @@ async fn a_remote_task_gets_cancels_and_gives_its_result_again() {
     play(server, client).await;
 }
 
+// F-32
 #[tokio::test(start_paused = true)]
 async fn lists_are_read_to_their_end_and_endless_ones_are_refused() {
     let (mut script, io) = Script::pair();
@@ -590,4 +609,100 @@ async fn a_child_process_is_a_server_and_ends_with_the_client() {
         std::fs::read_to_string(folder.path().join("end")).unwrap(),
         "gone\n"
     );
+}
+
+// B68, B92: each task has its own interval and its own fate, and what has been told is not asked for again.
+#[tokio::test(start_paused = true)]
+async fn tasks_of_one_client_keep_to_themselves() {
+    let (mut script, io) = Script::pair();
+    let mut counts = std::collections::HashMap::<(String, String), usize>::new();
+    let server = async {
+        script.handshake(with_tasks()).await;
+        let start = Instant::now();
+        while let Some(request) = script.next().await {
+            let method = request["method"].as_str().unwrap().to_owned();
+            let id = request["params"]["taskId"].as_str().unwrap_or_default();
+            let count = counts.entry((method.clone(), id.to_owned())).or_default();
+            *count += 1;
+            let mut told = task("working");
+            told["taskId"] = json!(id);
+            told["pollInterval"] = json!(if id == "slow" { 10_000 } else { 1000 });
+            let reply = match (&*method, id) {
+                ("notifications/cancelled", _) | ("tasks/cancel", "silent") => continue,
+                ("tasks/get", "broken") => refusal(&request, -32603, "broken"),
+                ("tasks/cancel", "stubborn") => refusal(&request, -32603, "no"),
+                ("tasks/result", _) => answer(&request, &text("done")),
+                _ => {
+                    if method == "tasks/cancel" {
+                        told["status"] = json!("cancelled");
+                    } else if id == "done" || start.elapsed() >= Duration::from_secs(100) {
+                        told["status"] = json!("completed");
+                    }
+                    answer(&request, &told)
+                }
+            };
+            script.send(reply).await;
+        }
+    };
+    let client = async {
+        let builder = TaskClient::builder(()).request_timeout(Duration::from_secs(30));
+        let client = builder.connect(io).await.unwrap();
+        let follow = |id: &str| {
+            let options = CallOptions::new();
+            let options = match id {
+                "unhurried" => options.poll_floor(Duration::from_secs(2)),
+                _ => options,
+            };
+            let task = client.task(id).with_options(options);
+            tokio::spawn(async move { task.result().await })
+        };
+        let [fast, slow, unhurried, done, broken] =
+            ["fast", "slow", "unhurried", "done", "broken"].map(follow);
+        let cancel = |id: &str| {
+            let task = client.task(id);
+            tokio::spawn(async move { task.cancel().await })
+        };
+        let [willing, stubborn, silent] = ["willing", "stubborn", "silent"].map(cancel);
+        let told = willing.await.unwrap().unwrap();
+        assert_eq!(told.status, TaskStatus::Cancelled);
+        let error = stubborn.await.unwrap().unwrap_err();
+        assert!(
+            matches!(&error, TaskClientError::Rpc(error) if error.message == "no"),
+            "{error}"
+        );
+        let error = silent.await.unwrap().unwrap_err();
+        assert!(
+            matches!(
+                error,
+                TaskClientError::Timeout {
+                    method: "tasks/cancel",
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        let error = broken.await.unwrap().unwrap_err();
+        assert!(
+            matches!(&error, TaskClientError::Rpc(error) if error.message == "broken"),
+            "{error}"
+        );
+        for task in [fast, slow, unhurried, done] {
+            assert_eq!(text_of(&task.await.unwrap().unwrap()), "done");
+        }
+    };
+    play(server, client).await;
+    let count = |method: &str, id: &str| {
+        let key = (method.to_owned(), id.to_owned());
+        counts.get(&key).copied().unwrap_or_default()
+    };
+    for (id, polls) in [
+        ("fast", 100..=102),
+        ("slow", 11..=11),
+        ("unhurried", 50..=52),
+        ("done", 1..=1),
+    ] {
+        let polled = count("tasks/get", id);
+        assert!(polls.contains(&polled), "{id}: {polled} polls");
+        assert_eq!(count("tasks/result", id), 1, "{id}");
+    }
 }

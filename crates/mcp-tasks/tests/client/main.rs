@@ -2,6 +2,8 @@
 #![cfg(all(feature = "client", feature = "http"))]
 #![allow(clippy::unwrap_used)]
 
+mod ends;
+mod features;
 mod http;
 mod lies;
 mod lines;
@@ -36,6 +38,8 @@ struct Person {
     cancelled: Arc<Notify>,
     /// Whether the person thinks until somebody says otherwise.
     thinks: Option<Arc<Notify>>,
+    /// Whether the number is written as a text.
+    writes: bool,
 }
 
 impl Person {
@@ -69,7 +73,10 @@ impl ClientHandler for Person {
             }
         }
         let mut answer = ElicitResult::new(ElicitationAction::Accept);
-        answer.content = Some(json!({ "name": number }));
+        answer.content = Some(match self.writes {
+            true => json!({ "name": number.to_string() }),
+            false => json!({ "name": number }),
+        });
         answer.meta = serde_json::from_value::<MetaObject>(json!({"mine": true})).ok();
         Ok(answer)
     }

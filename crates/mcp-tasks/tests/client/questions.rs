@@ -8,6 +8,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::{Person, call, lines::play, script::*, text_of};
 
+// F-34, F-39
 #[tokio::test(start_paused = true)]
 async fn a_question_is_answered_on_tasks_result_however_its_id_looks() {
     let (mut script, io) = Script::pair();
@@ -45,6 +46,7 @@ async fn a_question_is_answered_on_tasks_result_however_its_id_looks() {
     assert_eq!(person.asked(), 2);
 }
 
+// F-34
 #[tokio::test(start_paused = true)]
 async fn a_repeated_question_is_asked_once_and_a_slow_person_is_waited_for() {
     let (mut script, io) = Script::pair();
@@ -153,4 +155,33 @@ async fn a_question_without_a_task_goes_to_rmcp() {
         client.peer().send_request(ping).await.unwrap();
     };
     play(server, client).await;
+}
+
+// A server may have a task of an earlier connection that asks at once.
+#[tokio::test(start_paused = true)]
+async fn a_question_before_the_handshake_is_over_is_its_tasks_too() {
+    let (mut script, io) = Script::pair();
+    let person = Person::default();
+    let server = async {
+        let hello = script.expect("initialize").await;
+        script.send(question(json!("early"), Some("k"))).await;
+        script
+            .send(answer(&hello, &initialized(&with_tasks())))
+            .await;
+        script.expect("notifications/initialized").await;
+        let answered = script.expect_answer().await;
+        assert_eq!(
+            (&answered["id"], &answered["result"]["_meta"]),
+            (
+                &json!("early"),
+                &json!({"mine": true, RELATED: {"taskId": "T"}})
+            )
+        );
+        script.send(question(json!("again"), Some("k"))).await;
+        let answered = script.expect_answer().await;
+        assert_eq!(answered["result"]["content"], json!({"name": 1}));
+    };
+    let client = async { TaskClient::connect(person.clone(), io).await.unwrap() };
+    let _client = play(server, client).await;
+    assert_eq!(person.asked(), 1);
 }

@@ -14,21 +14,15 @@ use rmcp::{
     model::{ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction, ErrorData},
     service::{RequestContext, RoleClient},
 };
-use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader},
-    time::Instant,
-};
+use serde_json::json;
+use tokio::time::Instant;
 
 use crate::{
     Person, call,
-    lines::play,
+    ends::{Ends, WAYS, overheard},
+    lines::{play, sockets_have_time},
     script::*,
-    support::{
-        Greeter,
-        http::Served,
-        tools::{self, Gates},
-    },
+    support::tools::{self, Gates},
     text_of,
 };
 
@@ -62,42 +56,6 @@ fn server() -> Tasks {
     Tasks::builder().tools(tools).bearer_ids().build().unwrap()
 }
 
-/// A client's end of a connection to `tasks`, and what the client writes there.
-fn overheard(
-    tasks: Tasks,
-) -> (
-    impl AsyncRead + Unpin,
-    impl AsyncWrite + Unpin,
-    Arc<Mutex<Vec<Value>>>,
-) {
-    let (client, ours) = tokio::io::duplex(1 << 16);
-    let (between, theirs) = tokio::io::duplex(1 << 16);
-    tokio::spawn(async move { tasks.serve(Greeter, tokio::io::split(theirs)).await });
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let lines = heard.clone();
-    tokio::spawn(async move {
-        let (mut from_server, mut to_server) = tokio::io::split(between);
-        let (from_client, mut to_client) = tokio::io::split(ours);
-        let up = async {
-            let mut from_client = BufReader::new(from_client).lines();
-            while let Ok(Some(line)) = from_client.next_line().await {
-                lines
-                    .lock()
-                    .unwrap()
-                    .push(serde_json::from_str(&line).unwrap());
-                to_server
-                    .write_all(format!("{line}\n").as_bytes())
-                    .await
-                    .unwrap();
-            }
-        };
-        let down = tokio::io::copy(&mut from_server, &mut to_client);
-        tokio::select! { () = up => {}, _ = down => {} }
-    });
-    let (read, write) = tokio::io::split(client);
-    (read, write, heard)
-}
-
 /// Call, poll by hand until it wants something, fetch the result.
 async fn by_hand(client: &TaskClient) -> String {
     let task = client
@@ -114,43 +72,31 @@ async fn by_hand(client: &TaskClient) -> String {
         assert!(start.elapsed() < Duration::from_secs(20));
         tokio::time::sleep(info.poll_interval.unwrap()).await;
     }
-    text_of(&task.result().await.unwrap()).to_owned()
+    let text = text_of(&task.result().await.unwrap()).to_owned();
+    assert_eq!(task.get().await.unwrap().status, TaskStatus::Completed);
+    text
 }
 
+// The seed scenario. F-34, F-39, B46
 #[tokio::test]
 async fn polled_by_hand_a_question_is_answered_when_the_result_is_fetched() {
-    let tasks = server();
-    let person = Slow::default();
-    let (read, write, heard) = overheard(tasks.clone());
-    let client = TaskClient::connect(person.clone(), (read, write))
-        .await
-        .unwrap();
-    assert_eq!(by_hand(&client).await, "accept Ada");
-    assert_eq!(*person.asked.lock().unwrap(), 1);
-    let heard = heard.lock().unwrap().clone();
-    let answers: Vec<&Value> = heard
-        .iter()
-        .filter(|message| message.get("method").is_none())
-        .collect();
-    let [answer] = answers[..] else {
-        panic!("{answers:?}")
-    };
-    let get = heard
-        .iter()
-        .find(|message| message["method"] == "tasks/get")
-        .unwrap();
-    assert_eq!(
-        answer["result"]["_meta"][RELATED]["taskId"],
-        get["params"]["taskId"]
-    );
-
-    let served = Served::start(&tasks, Greeter).await;
-    let person = Slow::default();
-    let client = TaskClient::http(person.clone(), &served.url).await.unwrap();
-    assert_eq!(by_hand(&client).await, "accept Ada");
-    assert_eq!(*person.asked.lock().unwrap(), 1);
+    for way in WAYS {
+        let person = Slow::default();
+        let ends = Ends::connect(way, &server(), TaskClient::builder(person.clone())).await;
+        assert_eq!(by_hand(&ends.client).await, "accept Ada", "{way:?}");
+        assert_eq!(*person.asked.lock().unwrap(), 1, "{way:?}");
+        let [answer] = &ends.heard.answers()[..] else {
+            panic!("{way:?}: one answer")
+        };
+        let get = &ends.heard.sent("tasks/get")[0];
+        assert_eq!(
+            answer["result"]["_meta"][RELATED]["taskId"], get["params"]["taskId"],
+            "{way:?}"
+        );
+    }
 }
 
+// B46
 #[tokio::test(start_paused = true)]
 async fn the_same_against_a_server_that_asks_on_tasks_result_only() {
     let (mut script, io) = Script::pair();
@@ -185,6 +131,7 @@ async fn the_same_against_a_server_that_asks_on_tasks_result_only() {
     assert_eq!(person.asked(), 1);
 }
 
+// F-34
 #[tokio::test(start_paused = true)]
 async fn an_answer_after_eleven_minutes_is_in_time_over_lines() {
     let (read, write, _) = overheard(server());
@@ -202,14 +149,10 @@ async fn an_answer_after_eleven_minutes_is_in_time_over_lines() {
     assert_eq!(*person.asked.lock().unwrap(), 1);
 }
 
+// F-34
 #[tokio::test(start_paused = true)]
 async fn an_answer_after_eleven_minutes_is_in_time_over_http() {
-    // The paused clock leaps to the next timer when nobody has work, sockets or not: never far.
-    tokio::spawn(async {
-        loop {
-            tokio::time::sleep(Duration::from_millis(500)).await;
-        }
-    });
+    sockets_have_time();
     let mut script = HttpScript::start().await;
     let url = script.url();
     let person = Slow {

@@ -125,6 +125,7 @@ fn stored(ticket: &Ticket) -> Ticket {
     Ticket::from_json(&ticket.to_json()).unwrap()
 }
 
+// F-36
 #[tokio::test]
 async fn a_task_in_the_middle_of_a_question_is_taken_up_and_answered_ones_are_not_asked_again() {
     for way in [Way::Http, Way::Lines] {
@@ -161,6 +162,7 @@ async fn a_task_in_the_middle_of_a_question_is_taken_up_and_answered_ones_are_no
     }
 }
 
+// F-35, F-36
 #[tokio::test]
 async fn finished_cancelled_and_expired_tasks_are_told_apart_by_whoever_resumes() {
     for way in [Way::Http, Way::Lines] {
@@ -257,6 +259,7 @@ async fn a_ticket_for_another_server_is_refused() {
     assert!(client.resume(&task.ticket()).is_err());
 }
 
+// F-36
 #[tokio::test(start_paused = true)]
 async fn recorded_answers_are_given_again_and_another_protocol_or_server_is_refused() {
     let person = Person::default();

@@ -236,7 +236,7 @@ impl Client {
     }
 }
 
-async fn read(response: reqwest::Response) -> Answer {
+pub async fn read(response: reqwest::Response) -> Answer {
     let status = response.status().as_u16();
     let headers = response
         .headers()
@@ -266,7 +266,7 @@ pub struct Events {
 }
 
 impl Events {
-    fn new(response: reqwest::Response) -> Self {
+    pub fn new(response: reqwest::Response) -> Self {
         let content_type = response
             .headers()
             .get("content-type")

@@ -44,6 +44,7 @@ async fn until(events: &mut TaskStream, wanted: &str) {
     }
 }
 
+// F-36
 #[tokio::test]
 async fn the_same_client_goes_on_over_http() {
     let store = Store::new();
@@ -178,6 +179,7 @@ async fn a_task_without_recovery_says_what_happened() {
     drop(server);
 }
 
+// F-36
 #[tokio::test]
 async fn on_stdio_another_process_goes_on_with_the_task() {
     let store = Store::new();

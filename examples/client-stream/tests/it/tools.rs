@@ -101,6 +101,7 @@ async fn every_tool_gives_its_result() {
     assert_eq!(person.asked().len(), 2 * 9, "{:?}", person.asked());
 }
 
+// F-31
 #[tokio::test]
 async fn events_come_in_order() {
     let (_server, _, clients) = clients().await;

@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Inbound, Kind, Link, Lost, LostKind, Outgoing,
+    Inbound, Kind, Link, Lost, LostKind, Outgoing, RENEWAL_ID,
     reply::{Reply, accepted, answers, body, content_type, is_stream, refusal, unreachable_server},
     sse::{Cursor, Events},
 };
@@ -37,8 +37,6 @@ pub(super) const RECONNECT: Duration = Duration::from_secs(1);
 const RESUMES: u32 = 5;
 /// How long the handshake of a new session may take.
 const RENEWAL_TIMEOUT: Duration = Duration::from_secs(60);
-/// The id of our own `initialize`, sent when a session is gone.
-const RENEWAL_ID: &str = "\"tc:renew\"";
 
 /// Gives the bearer token for a request; asked again, with `true`, when the server refused the last one.
 pub(in crate::client) type TokenSource =
@@ -240,6 +238,7 @@ impl Shared {
             version: Some(version),
             ready: false,
         });
+        self.deliver_beside(answer);
         let initialized = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
         self.tell(&Outgoing {
             bytes: Bytes::from_static(initialized),
@@ -386,6 +385,15 @@ impl Shared {
                 via: via.cloned(),
             })
             .await;
+    }
+
+    /// The same without waiting for room: now if there is some.
+    fn deliver_beside(&self, bytes: Bytes) {
+        let message = Inbound::Message { bytes, via: None };
+        if let Err(mpsc::error::TrySendError::Full(message)) = self.inbound.try_send(message) {
+            let inbound = self.inbound.clone();
+            tokio::spawn(async move { drop(inbound.send(message).await) });
+        }
     }
 
     /// Ends the session (DELETE); a server that does not offer that says 405, which is fine.

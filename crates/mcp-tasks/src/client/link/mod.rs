@@ -20,6 +20,10 @@ mod sse;
 /// The largest message taken from a server unless set otherwise, in bytes. A result is at most 16 MiB on our own server.
 pub(super) const MAX_MESSAGE: usize = 64 << 20;
 
+/// The id (JSON text) of the `initialize` that a link sends by itself, when a session is gone; its answer is an
+/// [`Inbound::Message`] like any.
+pub(super) const RENEWAL_ID: &str = "\"tc:renew\"";
+
 /// A message to the server.
 #[derive(Debug, Clone)]
 pub(crate) struct Outgoing {
@@ -119,7 +123,7 @@ impl Lost {
 
     /// A message that has more than `limit` bytes.
     pub(super) fn too_large(limit: usize) -> Self {
-        let why = format!("a message of the server has more than {limit} bytes");
+        let why = format!("a message of the peer has more than {limit} bytes");
         Self::new(LostKind::TooLarge(limit), true, why)
     }
 }

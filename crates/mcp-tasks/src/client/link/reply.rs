@@ -1,11 +1,11 @@
 //! Reading what came back for one HTTP request.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::{
-    StatusCode,
-    header::{CONTENT_TYPE, RETRY_AFTER},
+    HeaderMap, StatusCode,
+    header::{CONTENT_TYPE, DATE, RETRY_AFTER},
 };
 use reqwest::Response;
 use serde_json::value::RawValue;
@@ -81,17 +81,27 @@ pub(super) fn unreachable_server(error: &reqwest::Error) -> Lost {
     Lost::new(LostKind::Transient, !error.is_connect(), why)
 }
 
-/// `Retry-After` in seconds; a date is not worth a clock here.
+/// The longest wait that a server may ask for.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
 fn retry_after(response: &Response) -> Option<Duration> {
-    let seconds: u64 = response
-        .headers()
-        .get(RETRY_AFTER)?
-        .to_str()
-        .ok()?
-        .trim()
-        .parse()
-        .ok()?;
-    Some(Duration::from_secs(seconds.min(3600)))
+    wait_of(response.headers(), SystemTime::now())
+}
+
+/// `Retry-After`, in seconds or as a date (RFC 9110 10.2.3); a date is taken by the server's own clock, if it tells that.
+fn wait_of(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = |name| headers.get(name)?.to_str().ok().map(str::trim);
+    let when = text(RETRY_AFTER)?;
+    let wait = match when.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let then = httpdate::parse_http_date(when).ok()?;
+            let told = text(DATE).and_then(|date| httpdate::parse_http_date(date).ok());
+            // What is past is now.
+            then.duration_since(told.unwrap_or(now)).unwrap_or_default()
+        }
+    };
+    Some(wait.min(LONGEST_WAIT))
 }
 
 pub(super) fn content_type(response: &Response) -> String {
@@ -121,4 +131,54 @@ pub(super) async fn body(mut response: Response, limit: usize) -> Result<Bytes, 
         whole.extend_from_slice(&chunk);
     }
     Ok(whole.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let epoch = SystemTime::UNIX_EPOCH;
+        let wait = |retry: &str, date: Option<&str>, now: SystemTime| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, retry.parse().unwrap());
+            if let Some(date) = date {
+                headers.insert(DATE, date.parse().unwrap());
+            }
+            wait_of(&headers, now).map(|wait| wait.as_secs())
+        };
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+        let earlier = "Sun, 06 Nov 1994 08:49:30 GMT";
+        let then = epoch + Duration::from_secs(784_111_777);
+        for (retry, told, now, expected) in [
+            ("120", None, epoch, Some(120)),
+            (" 5 ", None, epoch, Some(5)),
+            ("999999999999", None, epoch, Some(3600)),
+            ("-1", None, epoch, None),
+            ("soon", None, epoch, None),
+            (date, None, then - Duration::from_secs(9), Some(9)),
+            (date, None, then + Duration::from_secs(9), Some(0)),
+            (date, None, epoch, Some(3600)),
+            // The server's clock counts, whatever ours says.
+            (date, Some(earlier), epoch, Some(7)),
+            (
+                date,
+                Some("nonsense"),
+                then - Duration::from_secs(9),
+                Some(9),
+            ),
+            // The two older forms.
+            (
+                "Sunday, 06-Nov-94 08:49:37 GMT",
+                Some(earlier),
+                epoch,
+                Some(7),
+            ),
+            ("Sun Nov  6 08:49:37 1994", Some(earlier), epoch, Some(7)),
+        ] {
+            assert_eq!(wait(retry, told, now), expected, "{retry:?} {told:?}");
+        }
+        assert_eq!(wait_of(&HeaderMap::new(), epoch), None);
+    }
 }

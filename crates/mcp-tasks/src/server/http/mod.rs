@@ -4,6 +4,8 @@
 //! SSE is opened only when there is something to wait for.
 
 mod guard;
+mod headers;
+mod listen;
 mod patching;
 mod sessions;
 mod sse;
@@ -23,6 +25,7 @@ use http_body::Body;
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use rmcp::{
     ServerHandler,
+    model::Extensions,
     transport::streamable_http_server::{
         StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
     },
@@ -32,14 +35,16 @@ use tower_service::Service;
 
 use super::{
     Tasks,
+    augment::Handlers,
     builder::OwnerRule,
     patch::{self, ClientFacts},
-    plane::{Carrier, Plane, Verdict},
+    plane::{Attach, Carrier, Plane, Verdict},
     session::{CameIn, Session},
+    v2026_07_28::{Fault, Incoming, Ours},
 };
 use crate::{
     runtime::BuildError,
-    task::Owner,
+    task::{Generation, Owner},
     wire::{
         envelope::{self, Message},
         v2025_11_25 as g1, v2026_07_28 as g2,
@@ -75,7 +80,7 @@ const PROTOCOL_VERSION: &str = "mcp-protocol-version";
 const LAST_EVENT_ID: &str = "last-event-id";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// The revisions that have sessions; a header with another one is the inner server's to judge.
-const SESSION_VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", g1::VERSION];
+const SESSION_VERSIONS: [&str; 4] = g2::LEGACY_VERSIONS;
 
 /// How the HTTP edge behaves.
 #[derive(Debug, Clone)]
@@ -133,6 +138,7 @@ impl Tasks {
     ) -> Result<TasksHttp, BuildError> {
         let factory = Arc::new(factory);
         if let Ok(handler) = factory() {
+            self.plane.inner.learn(&handler);
             self.plane
                 .check_names(|name| handler.get_tool(name).is_some())?;
         }
@@ -140,6 +146,9 @@ impl Tasks {
         let _ = self.plane.inner_tool.set(Arc::new(move |name| {
             tool_of().is_ok_and(|handler| handler.get_tool(name).is_some())
         }));
+        let made = factory.clone();
+        let inner = Arc::new(Handlers(move || made()));
+        self.plane.augmented.attach(&self.plane.runtime, inner)?;
         let defaults = HttpOptions::default();
         let mut options = HttpOptions {
             allowed_hosts: config.allowed_hosts.clone(),
@@ -172,9 +181,13 @@ impl Tasks {
     /// [`BuildError::NoOwnerRule`] unless the builder was told whom tasks belong to.
     pub fn layer(&self, options: HttpOptions) -> Result<TasksLayer, BuildError> {
         let owner = self.owner.clone().ok_or(BuildError::NoOwnerRule)?;
+        if self.plane.augmented.has_no_handler() {
+            return Err(BuildError::NoHandler);
+        }
         Ok(TasksLayer {
             plane: self.plane.clone(),
             owner,
+            strict_names: self.strict_names,
             options,
         })
     }
@@ -185,6 +198,7 @@ impl Tasks {
 pub struct TasksLayer {
     plane: Arc<Plane>,
     owner: OwnerRule,
+    strict_names: bool,
     options: HttpOptions,
 }
 
@@ -213,6 +227,7 @@ impl TasksLayer {
             guard: Guard::new(&self.options),
             options: self.options.clone(),
             owner: self.owner.clone(),
+            strict_names: self.strict_names,
             plane: self.plane.clone(),
             keeper: std::sync::Once::new(),
             returning: sessions::Returning::default(),
@@ -254,6 +269,7 @@ impl std::fmt::Debug for TasksHttp {
 struct Shared {
     plane: Arc<Plane>,
     owner: OwnerRule,
+    strict_names: bool,
     guard: Guard,
     options: HttpOptions,
     inner: Inner,
@@ -332,9 +348,19 @@ impl Shared {
             let initialize = self.initialize(parts, &message, bytes.clone(), owner);
             return Box::pin(initialize).await;
         }
+        if self.is_once(&parts, &message) {
+            return self.once(&parts, &message, bytes.clone(), &owner).await;
+        }
+        if let Message::Notification { method, .. } = &message
+            && method == "notifications/cancelled"
+            && names_this_revision(&parts.headers)
+        {
+            // Closing the stream is what cancels there; some clients say it all the same, and there is nothing to do.
+            return empty(StatusCode::ACCEPTED);
+        }
         let session = match self.session_of(&parts, &message, &owner).await {
             SessionOf::Known(session) => session,
-            // Sessions the inner server does not know, older transports, and 2026-07-28: not ours to answer.
+            // Sessions the inner server does not know, and older transports: not ours to answer.
             SessionOf::Inner => return self.pass(&parts, bytes.clone()).await,
             SessionOf::Gone => return text(StatusCode::NOT_FOUND, "Not Found: Session not found"),
         };
@@ -345,7 +371,9 @@ impl Shared {
             let list = self.tools_list(&parts, bytes.clone(), id, &session);
             return Box::pin(list).await;
         }
-        match self.plane.handle(&session, &message, &Carrier::Own).await {
+        let known = FromHttp(&parts);
+        let carrier = Carrier::Own(&known);
+        match self.plane.handle(&session, &message, &carrier).await {
             Verdict::Pass => {
                 parts.extensions.insert(CameIn(session.key.clone()));
                 let response = self.pass(&parts, bytes.clone()).await;
@@ -355,9 +383,93 @@ impl Shared {
             Verdict::Taken => empty(StatusCode::ACCEPTED),
             Verdict::Pending(pending) => {
                 let keep_alive = self.options.sse_keep_alive;
-                Box::pin(sse::answer(&self.plane, session, pending, keep_alive)).await
+                Box::pin(sse::answer(&self.plane, Some(session), pending, keep_alive)).await
             }
+            // Only requests of 2026-07-28 come to these.
+            Verdict::Refused(reply, fault) => json(status_of(fault), reply),
+            Verdict::Listen(_) => empty(StatusCode::ACCEPTED),
         }
+    }
+
+    /// Whether a message is one of 2026-07-28, or of a revision after it that nobody here speaks.
+    fn is_once(&self, parts: &Parts, message: &Message<'_>) -> bool {
+        let Message::Request { params, .. } = message else {
+            return false;
+        };
+        match g2::named_version(*params) {
+            Some(named) => g2::Revision::of(&named) != g2::Revision::Legacy,
+            None => names_this_revision(&parts.headers),
+        }
+    }
+
+    /// Answers a request of 2026-07-28. An `Mcp-Session-Id` on it means nothing.
+    async fn once(
+        self: &Arc<Self>,
+        parts: &Parts,
+        message: &Message<'_>,
+        bytes: Bytes,
+        owner: &Owner,
+    ) -> Response<McpBody> {
+        let Message::Request { id, method, params } = message else {
+            return self.pass(parts, bytes).await;
+        };
+        let ours = self.plane.concern(method, *params).await;
+        match &ours {
+            Ours::No if matches!(&**method, "tools/list" | "server/discover") => {
+                return Box::pin(self.patched_once(parts, method, bytes)).await;
+            }
+            Ours::No => return self.pass(parts, bytes).await,
+            _ => {}
+        }
+        let checked = headers::check(&parts.headers, method, *params, &ours, self.strict_names);
+        if let Err(error) = checked {
+            return json(StatusCode::BAD_REQUEST, envelope::error(Some(id), &error));
+        }
+        let known = FromHttp(parts);
+        let request = Incoming {
+            id,
+            method,
+            params: *params,
+            owner,
+            carrier: &Carrier::Own(&known),
+            pipe: None,
+        };
+        let keep_alive = self.options.sse_keep_alive;
+        match self.plane.answer_once(&request, ours).await {
+            Verdict::Reply(reply) => json(StatusCode::OK, reply),
+            Verdict::Refused(reply, fault) => json(status_of(fault), reply),
+            Verdict::Pending(pending) => {
+                Box::pin(sse::answer(&self.plane, None, pending, keep_alive)).await
+            }
+            Verdict::Listen(subscription) => {
+                let inner = self.pass(parts, bytes).await;
+                let runtime = &self.plane.runtime;
+                Box::pin(listen::open(runtime, subscription, inner, keep_alive)).await
+            }
+            Verdict::Pass => self.pass(parts, bytes).await,
+            Verdict::Taken => empty(StatusCode::ACCEPTED),
+        }
+    }
+
+    /// The inner server's answer to `tools/list` or `server/discover`, with ours added.
+    async fn patched_once(&self, parts: &Parts, method: &str, bytes: Bytes) -> Response<McpBody> {
+        let response = self.pass(parts, bytes).await;
+        if method == "server/discover" {
+            let patch = |message: &[u8]| patch::discover(&self.plane, message);
+            return patching::response(response, patch).await;
+        }
+        let mut listed = false;
+        let mut response = patching::response(response, |message| {
+            let patched = patch::tools_list(&self.plane, message, Generation::V2026_07_28);
+            listed |= matches!(Message::parse(&patched), Ok(Message::Result { .. }));
+            Some(patched)
+        })
+        .await;
+        if listed {
+            // Also where the inner server has no tools, and said so with another status.
+            *response.status_mut() = StatusCode::OK;
+        }
+        response
     }
 
     /// The general stream of a session, or a shimmed call that is rejoined.
@@ -558,6 +670,7 @@ impl Shared {
         };
         let header = parts.headers.get(PROTOCOL_VERSION);
         let version = header.map(|value| value.to_str().unwrap_or("not text"));
+        // A request that names an older revision for itself is nothing we know.
         if g2::named_version(params).is_some()
             || version.is_some_and(|v| !SESSION_VERSIONS.contains(&v))
         {
@@ -570,6 +683,30 @@ impl Shared {
             }
             None => SessionOf::Inner,
         }
+    }
+}
+
+/// Whether the header names 2026-07-28, or a revision after it.
+fn names_this_revision(headers: &HeaderMap) -> bool {
+    let mut named = headers.get_all(PROTOCOL_VERSION).iter();
+    named.any(|version| version.as_bytes() >= g2::VERSION.as_bytes())
+}
+
+/// The head of a request, where rmcp's own service puts it for a tool.
+struct FromHttp<'a>(&'a Parts);
+
+impl Attach for FromHttp<'_> {
+    fn attach(&self, to: &mut Extensions) {
+        to.insert(self.0.clone());
+    }
+}
+
+/// The status of a refusal (2026-07-28 `basic/transports/streamable-http`).
+fn status_of(fault: Fault) -> StatusCode {
+    match fault {
+        Fault::Malformed => StatusCode::BAD_REQUEST,
+        Fault::UnknownMethod => StatusCode::NOT_FOUND,
+        Fault::InBand => StatusCode::OK,
     }
 }
 

@@ -42,7 +42,10 @@ pub(super) async fn response(
 }
 
 /// Patches the `data:` lines of an SSE body; `id:`, `retry:` and comments keep their bytes.
-fn events(body: &[u8], patch: &mut impl FnMut(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+pub(super) fn events(
+    body: &[u8],
+    patch: &mut impl FnMut(&[u8]) -> Option<Vec<u8>>,
+) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(body.len() + 1024);
     let mut changed = false;
     for line in body.split_inclusive(|b| *b == b'\n') {

@@ -16,7 +16,7 @@ use http_body_util::BodyExt;
 use serde_json::value::RawValue;
 use tokio::{sync::mpsc, time::Sleep};
 
-use super::{BodyError, McpBody, empty, json};
+use super::{BodyError, McpBody, empty, json, status_of};
 use crate::{
     server::{
         call::{self, Rejoin},
@@ -24,6 +24,7 @@ use crate::{
         plane::{Pending, Plane},
         session::Session,
         stdio::one_line,
+        v2026_07_28,
     },
     store::Access,
     task::{Generation, TaskId},
@@ -69,34 +70,39 @@ impl EventId {
     }
 }
 
-/// Counts a body of a session as open.
-struct Open(Arc<Session>);
+/// Counts a body of a session as open; requests of 2026-07-28 have none.
+struct Open(Option<Arc<Session>>);
 
 impl Open {
-    fn new(session: Arc<Session>) -> Self {
-        session.open.fetch_add(1, Ordering::AcqRel);
+    fn new(session: Option<Arc<Session>>) -> Self {
+        if let Some(session) = &session {
+            session.open.fetch_add(1, Ordering::AcqRel);
+        }
         Self(session)
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::AcqRel);
-        self.0.touch();
+        if let Some(session) = &self.0 {
+            session.open.fetch_sub(1, Ordering::AcqRel);
+            session.touch();
+        }
     }
 }
 
-/// The response to a request that is answered later.
+/// The response to a request that is answered later. Without a session it is one of 2026-07-28: dropping it gives the
+/// request up.
 pub(super) async fn answer(
     plane: &Arc<Plane>,
-    session: Arc<Session>,
+    session: Option<Arc<Session>>,
     mut pending: Pending,
     keep_alive: Duration,
 ) -> Response<McpBody> {
     let (_closed, never) = mpsc::channel(1);
     let mut messages = pending.messages.take().unwrap_or(never);
     let mut first = VecDeque::new();
-    if pending.rejoin.is_some() {
+    if pending.is_call && (pending.rejoin.is_some() || session.is_none()) {
         // Many calls are short, and not every client likes a stream for those.
         let early = tokio::select! {
             biased;
@@ -113,17 +119,23 @@ pub(super) async fn answer(
                     if let Some(rejoin) = pending.rejoin {
                         plane.runtime.remove(&rejoin.task).await;
                     }
-                    return reply.map_or_else(
-                        || empty(StatusCode::ACCEPTED),
-                        |reply| json(StatusCode::OK, reply),
-                    );
+                    let Some(reply) = reply else {
+                        return empty(StatusCode::ACCEPTED);
+                    };
+                    let status = match &session {
+                        Some(_) => StatusCode::OK,
+                        None => status_of(v2026_07_28::fault_of_answer(&reply)),
+                    };
+                    return json(status, reply);
                 }
                 pending.answer = Box::pin(std::future::ready(reply));
             }
             Err(message) => first.extend(message),
         }
     }
-    let primed = session.generation() == Generation::V2025_11_25;
+    let primed = session
+        .as_ref()
+        .is_some_and(|session| session.generation() == Generation::V2025_11_25);
     stream(
         plane,
         session,
@@ -168,7 +180,7 @@ pub(super) async fn rejoin(
     let answer = call::follow(plane, &session, &rejoin, outlet, true);
     stream(
         plane,
-        session,
+        Some(session),
         VecDeque::new(),
         messages,
         answer,
@@ -183,7 +195,7 @@ pub(super) async fn rejoin(
 #[allow(clippy::too_many_arguments)]
 fn stream(
     plane: &Arc<Plane>,
-    session: Arc<Session>,
+    session: Option<Arc<Session>>,
     first: VecDeque<Vec<u8>>,
     messages: mpsc::Receiver<Vec<u8>>,
     answer: BoxFuture<'static, Option<Vec<u8>>>,
@@ -210,7 +222,7 @@ fn stream(
     sse_response(body.boxed_unsync())
 }
 
-fn sse_response(body: McpBody) -> Response<McpBody> {
+pub(super) fn sse_response(body: McpBody) -> Response<McpBody> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(
@@ -262,7 +274,7 @@ impl AnswerBody {
     }
 }
 
-fn write_data(event: &mut Vec<u8>, mut message: Vec<u8>) {
+pub(super) fn write_data(event: &mut Vec<u8>, mut message: Vec<u8>) {
     one_line(&mut message);
     event.extend_from_slice(b"data: ");
     event.extend_from_slice(&message);
@@ -330,7 +342,7 @@ pub(super) fn keep_open(response: Response<McpBody>, session: Arc<Session>) -> R
     response.map(|inner| {
         Guarded {
             inner,
-            _open: Open::new(session),
+            _open: Open::new(Some(session)),
         }
         .boxed_unsync()
     })
@@ -367,7 +379,7 @@ pub(super) fn merge_general(
             inner,
             outlet,
             messages,
-            _open: Open::new(session),
+            _open: Open::new(Some(session)),
         }
         .boxed_unsync()
     })

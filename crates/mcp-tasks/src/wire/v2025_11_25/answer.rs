@@ -6,7 +6,7 @@ use serde_json::{Value, json, value::RawValue};
 use super::{
     super::{
         envelope,
-        error::REQUEST_CANCELLED,
+        error::{MISSING_CLIENT_CAPABILITY, REQUEST_CANCELLED},
         object::RawObject,
         status::{self, Status},
     },
@@ -48,7 +48,7 @@ impl<'a> TaskView<'a> {
 }
 
 /// Writes a timestamp without an allocation of its own.
-struct Time(crate::task::Timestamp);
+pub(in crate::wire) struct Time(pub(in crate::wire) crate::task::Timestamp);
 
 impl Serialize for Time {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -146,7 +146,9 @@ pub fn outcome(id: &RawValue, record: &TaskRecord, related: bool) -> Option<Vec<
     match &record.state {
         State::Active => None,
         State::Cancelled => Some(envelope::error(Some(id), &CancelledOutcome::error(record))),
-        State::Finished(Outcome::Error(error)) => Some(envelope::error(Some(id), error)),
+        State::Finished(Outcome::Error(error)) => {
+            Some(envelope::error(Some(id), &known_here(error)))
+        }
         State::Finished(Outcome::Result { json, .. }) => {
             let Some(mut result) = RawObject::parse(json.as_raw()) else {
                 let error = ErrorObject::internal("the task's result is not an object");
@@ -167,6 +169,16 @@ pub fn outcome(id: &RawValue, record: &TaskRecord, related: bool) -> Option<Vec<
             for_this_revision(&mut result);
             Some(envelope::result(id, &result))
         }
+    }
+}
+
+/// An error as this revision knows it: the code for a capability that is missing came later.
+fn known_here(error: &ErrorObject) -> std::borrow::Cow<'_, ErrorObject> {
+    match error.code {
+        MISSING_CLIENT_CAPABILITY => {
+            std::borrow::Cow::Owned(ErrorObject::internal(error.message.clone()))
+        }
+        _ => std::borrow::Cow::Borrowed(error),
     }
 }
 

@@ -14,7 +14,11 @@ pub use question::{
     INPUT_META, QuestionId, cancelled, log_message, progress, question, question_method,
     status_changed,
 };
-pub use request::{Cursor, TaskAsk, ToolCall, cursor, task_id, tool_call};
+pub use request::{Cursor, TaskAsk, ToolCall, cursor, tool_call};
+
+pub(super) use answer::Time;
+
+pub use super::field::task_id;
 
 /// The revision this module speaks.
 pub const VERSION: &str = "2025-11-25";

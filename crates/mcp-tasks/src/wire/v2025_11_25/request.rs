@@ -105,20 +105,6 @@ fn whole_millis(raw: &RawValue) -> Option<u64> {
     Some(text.parse().unwrap_or(u64::MAX))
 }
 
-/// `params.taskId` of `tasks/get`, `tasks/result` and `tasks/cancel`. Anything else in the parameters is ignored.
-///
-/// # Errors
-/// -32602 if it is missing or no string.
-pub fn task_id(params: Option<&RawValue>) -> Result<TaskId, ErrorObject> {
-    #[derive(Deserialize)]
-    struct Params<'a> {
-        #[serde(borrow, default, rename = "taskId")]
-        task_id: Option<&'a RawValue>,
-    }
-    let params: Params<'_> = field::params(params)?;
-    field::string("params.taskId", params.task_id).map(|id| TaskId::from_stored(&id))
-}
-
 /// A cursor of `tasks/list`: opaque to the client, the key of the last task of its page to us.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor(pub ListKey);
@@ -231,7 +217,7 @@ mod tests {
     #[test]
     fn a_missing_or_wrong_task_id_is_named() {
         for params in ["{}", r#"{"taskId":7}"#, r#"{"taskId":null}"#] {
-            let error = task_id(Some(&raw(params))).unwrap_err();
+            let error = field::task_id(Some(&raw(params))).unwrap_err();
             assert_eq!(error.code, INVALID_PARAMS);
             assert!(
                 error.message.contains("params.taskId: expected a string"),
@@ -240,7 +226,7 @@ mod tests {
             );
         }
         assert!(
-            task_id(None)
+            field::task_id(None)
                 .unwrap_err()
                 .message
                 .contains("params: expected an object")
