@@ -143,6 +143,7 @@ fn every_wrong_input_is_named() {
     }
 }
 
+#[cfg(feature = "tls")]
 #[test]
 fn https_is_spoken() {
     // Whoever listens here speaks no TLS: what fails is the handshake, not the scheme.
