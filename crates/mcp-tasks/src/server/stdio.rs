@@ -36,7 +36,7 @@ use crate::{
         envelope::{self, Message},
         error::{INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND},
         object::RawObject,
-        v2026_07_28 as g2,
+        v2026_07_28::{self as g2, RequestMeta},
     },
 };
 
@@ -362,6 +362,7 @@ impl Connection {
             id,
             method,
             params,
+            meta: RequestMeta::of(params),
             owner: self.session.owner(),
             carrier: &Carrier::Connection(self.outlet.clone()),
             pipe: Some(&self.session),
