@@ -119,18 +119,24 @@ impl TaskClient {
     }
 
     /// Whether the server runs tool calls as tasks (`tasks.requests.tools.call` under 2025-11-25, the extension
-    /// `io.modelcontextprotocol/tasks` under 2026-07-28), by what it last declared: a new session
-    /// may have begun since.
+    /// `io.modelcontextprotocol/tasks` under 2026-07-28), by what it last declared: a new session may have begun since.
     pub fn supports_tasks(&self) -> bool {
         self.connection.declares(|server| server.call)
     }
 
     /// What the tool says of tasks (`execution.taskSupport`, under 2025-11-25); `Forbidden` if it does not say, or is not
-    /// listed. The list of tools is asked for once, and again after it has changed.
+    /// listed. The list of tools is asked for once, and again after it has changed. Under 2026-07-28 tools say nothing,
+    /// and the server decides: `Optional` for all of a server that declares the extension.
     ///
     /// # Errors
     /// What failed on the way.
     pub async fn task_support(&self, tool: &str) -> Result<TaskSupport, TaskClientError> {
+        if self.connection.modern.get().is_some() {
+            return Ok(match self.supports_tasks() {
+                true => TaskSupport::Optional,
+                false => TaskSupport::Forbidden,
+            });
+        }
         Ok(match self.connection.tool_support(tool).await? {
             ToolSupport::Forbidden => TaskSupport::Forbidden,
             ToolSupport::Optional => TaskSupport::Optional,
@@ -216,7 +222,8 @@ impl TaskClient {
     /// All tasks that the server lists for us (`tasks/list`, every page).
     ///
     /// # Errors
-    /// `TasksUnsupported` if the server does not declare `tasks.list` (2026-07-28 has no list), `Protocol` for pages that never end.
+    /// `TasksUnsupported` if the server does not declare `tasks.list` (2026-07-28 has no list), `Protocol` for pages that
+    /// never end.
     pub async fn list_tasks(&self) -> Result<Vec<TaskInfo>, TaskClientError> {
         self.connection.list_tasks().await
     }
