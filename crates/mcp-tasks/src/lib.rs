@@ -56,3 +56,8 @@ pub use server::{BodyError, HttpOptions, McpBody, TasksHttp, TasksLayer};
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// So does that in the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/adopting.md")]
+struct Adopting;
