@@ -57,7 +57,15 @@ pub use server::{BodyError, HttpOptions, McpBody, TasksHttp, TasksLayer};
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// So does that in the guide.
+/// The code in the documents beside it compiles too.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/generations.md")]
+struct Generations;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/migrating.md")]
+struct Migrating;
+
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/adopting.md")]
 struct Adopting;

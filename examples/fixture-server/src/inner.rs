@@ -205,9 +205,7 @@ impl Inner {
 
     #[tool(description = "Panics")]
     async fn inner_panics(&self) -> String {
-        let nothing: Option<String> = None;
-        #[allow(clippy::expect_used)]
-        nothing.expect("on purpose")
+        panic!("on purpose")
     }
 
     #[tool(description = "Works on, whether it is cancelled or not")]

@@ -618,6 +618,13 @@ pub(crate) struct ToolEntry {
     pub(crate) augmented: bool,
 }
 
+impl ToolEntry {
+    /// Whether its tasks are created by a handler, which may give them ids of its own.
+    pub(crate) fn makes_own_ids(&self) -> bool {
+        matches!(self.body, Body::Create(_))
+    }
+}
+
 #[cfg(test)]
 #[path = "tool_tests.rs"]
 mod tests;

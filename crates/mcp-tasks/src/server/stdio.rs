@@ -36,7 +36,7 @@ use crate::{
         envelope::{self, Message},
         error::{INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND},
         object::RawObject,
-        v2026_07_28 as g2,
+        v2026_07_28::{self as g2, RequestMeta},
     },
 };
 
@@ -281,10 +281,12 @@ impl Connection {
         if let Message::Request { id, method, params } = &message {
             let expect = match &**method {
                 "initialize" => Some(Expect::Initialize(ClientFacts::of(*params))),
-                "tools/list" if era == Era::Session => {
+                "tools/list" if era == Era::Session && !names_older(*params) => {
                     Some(Expect::ToolsList(self.session.generation()))
                 }
-                "tools/list" => Some(Expect::ToolsList(Generation::V2026_07_28)),
+                "tools/list" if era == Era::PerRequest => {
+                    Some(Expect::ToolsList(Generation::V2026_07_28))
+                }
                 "server/discover" => Some(Expect::Discover),
                 _ => None,
             };
@@ -303,7 +305,7 @@ impl Connection {
                 if !self.take_once(id, method, *params, work).await {
                     return;
                 }
-            } else if era == Era::Session {
+            } else if era == Era::Session && !names_older(*params) {
                 // Creation, polls and cancels are answered in order; what waits does so beside the reading.
                 let carrier = Carrier::Connection(self.outlet.clone());
                 match self.plane.handle(&self.session, &message, &carrier).await {
@@ -360,6 +362,7 @@ impl Connection {
             id,
             method,
             params,
+            meta: RequestMeta::of(params),
             owner: self.session.owner(),
             carrier: &Carrier::Connection(self.outlet.clone()),
             pipe: Some(&self.session),
@@ -450,6 +453,7 @@ impl Connection {
                     return None;
                 }
                 // The inner server has no subscriptions: this one is ours alone.
+                lock(&self.eras).remove(id.get());
                 let listening = all.get_mut(id.get())?;
                 let reply = listening.subscription.acknowledgement(None);
                 Some((reply, listening.acknowledged.take()?))
@@ -637,6 +641,11 @@ impl Connection {
     async fn write(&self, message: Vec<u8>) {
         let _ = self.written.send(message).await;
     }
+}
+
+/// Whether a request names a revision for itself that begins with `initialize`: it is nothing we know.
+fn names_older(params: Option<&RawValue>) -> bool {
+    g2::named_version(params).is_some_and(|named| g2::Revision::of(&named) == g2::Revision::Legacy)
 }
 
 /// The id in a `notifications/cancelled`.

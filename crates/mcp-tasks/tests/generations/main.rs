@@ -6,6 +6,9 @@
 mod support;
 
 mod across;
+mod augmented;
+mod augmented_faults;
+mod cases;
 mod four;
 mod headers;
 mod listen;
@@ -46,9 +49,17 @@ impl World {
     }
 
     async fn with(more: impl FnOnce(TasksBuilder) -> TasksBuilder) -> Self {
+        Self::over(Greeter, more).await
+    }
+
+    /// In front of another inner server.
+    async fn over<H: rmcp::ServerHandler + Clone + Sync>(
+        inner: H,
+        more: impl FnOnce(TasksBuilder) -> TasksBuilder,
+    ) -> Self {
         let gates = Gates::default();
         let tasks = owners(more(tools::all(&gates)));
-        let served = Served::start(&tasks, Greeter).await;
+        let served = Served::start(&tasks, inner).await;
         Self {
             tasks,
             gates,

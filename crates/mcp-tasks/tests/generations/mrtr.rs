@@ -340,3 +340,77 @@ async fn who_never_comes_back_leaves_nothing() {
     let late = client.retry(call, &asked, id(&asked)).await;
     assert_eq!(late["error"]["code"], -32602, "{late}");
 }
+
+// What a retry does not declare is not asked of it, whatever the first request declared; the call is not lost by that.
+#[tokio::test]
+async fn a_retry_is_asked_only_what_it_declares() {
+    let world = World::new().await;
+    let mut client = world.plain();
+    let call = call("url");
+    let asked = ask(&client, &call).await;
+    let request = asked["result"]["inputRequests"]
+        .as_object()
+        .unwrap()
+        .values()
+        .next()
+        .unwrap();
+    assert!(
+        request["params"].get("elicitationId").is_none(),
+        "the key names it: {request}"
+    );
+    let all = client.capabilities.clone();
+    for less in [json!({"elicitation": {"form": {}}}), json!({})] {
+        client.capabilities = less;
+        let answer = client
+            .answer("tools/call", retried(call.clone(), &asked, json!({})))
+            .await;
+        assert_eq!(answer.status, 400);
+        assert_eq!(answer.json()["error"]["code"], -32021);
+    }
+    client.capabilities = all;
+    let responses = json!({"input-1": {"action": "accept"}});
+    let done = client.retry(call, &asked, responses).await;
+    assert_eq!(text(&done["result"]), "Accept(())");
+}
+
+// A handler that gives its tasks ids of its own: one state, one task, however many retries come at once.
+#[tokio::test]
+async fn one_state_makes_one_task_whatever_its_id() {
+    use mcp_tasks::{CreateContext, TaskContext, TaskError, TaskOptions, TaskTool};
+    let made = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let count = made.clone();
+    let world = World::with(move |builder| {
+        builder.tool(
+            TaskTool::new("numbered")
+                .before_task(async |cx: TaskContext, args: Value| {
+                    cx.elicit::<crate::tools::Name>("Before?").await?;
+                    Ok::<_, TaskError>(args)
+                })
+                .create(move |cx: CreateContext, _: Value| {
+                    let count = count.clone();
+                    async move {
+                        let number = count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                        let id = format!("job-of-somebody-else-{number:04}");
+                        cx.create_task(TaskOptions::new().proposed_id(id)).await
+                    }
+                }),
+        )
+    })
+    .await;
+    let client = world.once();
+    let call = call("numbered");
+    for round in 1..=5 {
+        let asked = ask(&client, &call).await;
+        let responses = accept_all(&asked["result"]["inputRequests"], "Ada");
+        let retry = || client.retry(call.clone(), &asked, responses.clone());
+        let (one, two, three) = tokio::join!(retry(), retry(), retry());
+        let again = retry().await;
+        for other in [&two, &three, &again] {
+            assert_eq!(
+                other["result"]["taskId"], one["result"]["taskId"],
+                "{other}"
+            );
+        }
+        assert_eq!(made.load(std::sync::atomic::Ordering::SeqCst), round);
+    }
+}

@@ -174,3 +174,19 @@ async fn a_cancelled_plain_call_is_given_up() {
     let now = on_pipe(&mut pipe, "tasks/get", json!({"taskId": task}), true).await;
     assert_eq!(now["result"]["status"], "working");
 }
+
+// A request that names an older revision for itself has no tasks, as over HTTP.
+#[tokio::test]
+async fn who_names_an_older_revision_is_the_inner_servers() {
+    let (tasks, _) = server();
+    let (mut pipe, _) = Pipe::at("2025-11-25", &tasks, Greeter).await;
+    let older = json!({"io.modelcontextprotocol/protocolVersion": "2025-06-18"});
+    let params = json!({"name": "echo", "arguments": {}, "task": {}, "_meta": older});
+    let answer = pipe.request("tools/call", params).await;
+    assert!(answer["error"].is_object(), "{answer}");
+    let listed = pipe.request("tools/list", json!({"_meta": older})).await;
+    let text = listed.to_string();
+    assert!(!text.contains("\"echo\""), "{text}");
+    let task = pipe.create("echo", json!({})).await;
+    assert!(task["taskId"].is_string());
+}

@@ -149,7 +149,7 @@ async fn unknown_foreign_and_malformed_ids_look_alike() {
     assert_eq!(client.get(&task).await["status"], "working");
 }
 
-// B37, B41, B34: how each end is told.
+// B37: how each end is told.
 #[tokio::test]
 async fn every_end_is_told_as_the_table_says() {
     let world = World::new().await;
@@ -184,7 +184,7 @@ async fn every_end_is_told_as_the_table_says() {
     assert_eq!(fake["result"]["_meta"], json!({"kept": 1}));
 }
 
-// B61: a cancel is acknowledged at once, of an ended task too; an ended task never changes.
+// B61, B34: a cancel is acknowledged at once, of an ended task too; an ended task never changes.
 #[tokio::test]
 async fn cancels_are_acknowledged_and_terminal_is_final() {
     let world = World::new().await;

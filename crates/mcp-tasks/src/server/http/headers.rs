@@ -13,8 +13,8 @@ use crate::{
     server::v2026_07_28::Ours,
     task::ErrorObject,
     wire::{
+        envelope::string_of,
         error::HEADER_MISMATCH,
-        field,
         v2026_07_28::{self as g2, RequestMeta},
     },
 };
@@ -30,10 +30,10 @@ pub(super) fn check(
     headers: &HeaderMap,
     method: &str,
     params: Option<&RawValue>,
+    meta: &RequestMeta<'_>,
     ours: &Ours,
     strict_names: bool,
 ) -> Result<(), ErrorObject> {
-    let meta = RequestMeta::of(params);
     let version = one(headers, PROTOCOL_VERSION)?;
     // Where the body names none, that is what is wrong with it.
     if let Some(named) = meta.version() {
@@ -46,10 +46,8 @@ pub(super) fn check(
             same(NAME, name.as_deref(), &tool.name)?;
             check_params(headers, tool, params)
         }
-        Ours::Tasks => match field::task_id(params) {
-            Ok(task) if name.is_some() || strict_names => {
-                same(NAME, name.as_deref(), task.as_str())
-            }
+        Ours::Tasks => match meta.task_id.and_then(string_of) {
+            Some(task) if name.is_some() || strict_names => same(NAME, name.as_deref(), &task),
             _ => Ok(()),
         },
         Ours::Listen | Ours::No => Ok(()),

@@ -30,6 +30,7 @@ use rmcp::{
         StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
     },
 };
+use serde_json::value::RawValue;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -47,7 +48,8 @@ use crate::{
     task::{Generation, Owner},
     wire::{
         envelope::{self, Message},
-        v2025_11_25 as g1, v2026_07_28 as g2,
+        v2025_11_25 as g1,
+        v2026_07_28::{self as g2, RequestMeta},
     },
 };
 use guard::Guard;
@@ -348,8 +350,13 @@ impl Shared {
             let initialize = self.initialize(parts, &message, bytes.clone(), owner);
             return Box::pin(initialize).await;
         }
-        if self.is_once(&parts, &message) {
-            return self.once(&parts, &message, bytes.clone(), &owner).await;
+        if let Message::Request { id, method, params } = &message
+            && let Some(meta) = of_this_revision(&parts, *params)
+        {
+            let request = (*id, &**method, *params);
+            return self
+                .once(&parts, request, meta, bytes.clone(), &owner)
+                .await;
         }
         if let Message::Notification { method, .. } = &message
             && method == "notifications/cancelled"
@@ -391,37 +398,31 @@ impl Shared {
         }
     }
 
-    /// Whether a message is one of 2026-07-28, or of a revision after it that nobody here speaks.
-    fn is_once(&self, parts: &Parts, message: &Message<'_>) -> bool {
-        let Message::Request { params, .. } = message else {
-            return false;
-        };
-        match g2::named_version(*params) {
-            Some(named) => g2::Revision::of(&named) != g2::Revision::Legacy,
-            None => names_this_revision(&parts.headers),
-        }
-    }
-
     /// Answers a request of 2026-07-28. An `Mcp-Session-Id` on it means nothing.
     async fn once(
         self: &Arc<Self>,
         parts: &Parts,
-        message: &Message<'_>,
+        (id, method, params): (&RawValue, &str, Option<&RawValue>),
+        meta: RequestMeta<'_>,
         bytes: Bytes,
         owner: &Owner,
     ) -> Response<McpBody> {
-        let Message::Request { id, method, params } = message else {
-            return self.pass(parts, bytes).await;
-        };
-        let ours = self.plane.concern(method, *params).await;
+        let ours = self.plane.concern(method, params).await;
         match &ours {
-            Ours::No if matches!(&**method, "tools/list" | "server/discover") => {
+            Ours::No if matches!(method, "tools/list" | "server/discover") => {
                 return Box::pin(self.patched_once(parts, method, bytes)).await;
             }
             Ours::No => return self.pass(parts, bytes).await,
             _ => {}
         }
-        let checked = headers::check(&parts.headers, method, *params, &ours, self.strict_names);
+        let checked = headers::check(
+            &parts.headers,
+            method,
+            params,
+            &meta,
+            &ours,
+            self.strict_names,
+        );
         if let Err(error) = checked {
             return json(StatusCode::BAD_REQUEST, envelope::error(Some(id), &error));
         }
@@ -429,7 +430,8 @@ impl Shared {
         let request = Incoming {
             id,
             method,
-            params: *params,
+            params,
+            meta,
             owner,
             carrier: &Carrier::Own(&known),
             pipe: None,
@@ -555,7 +557,7 @@ impl Shared {
         self: &Arc<Self>,
         parts: &Parts,
         bytes: Bytes,
-        id: &serde_json::value::RawValue,
+        id: &RawValue,
         session: &Arc<Session>,
     ) -> Response<McpBody> {
         let generation = session.generation();
@@ -684,6 +686,25 @@ impl Shared {
             None => SessionOf::Inner,
         }
     }
+}
+
+/// What a request of 2026-07-28, or of a revision after it that nobody here speaks, says of itself; `None` if it is
+/// of another one.
+fn of_this_revision<'a>(parts: &Parts, params: Option<&'a RawValue>) -> Option<RequestMeta<'a>> {
+    // Most requests of other revisions have no such member: without a backslash it would stand there as it is.
+    let may_say = params
+        .map(RawValue::get)
+        .is_some_and(|text| text.contains("_meta") || text.contains('\\'));
+    let by_header = names_this_revision(&parts.headers);
+    if !(may_say || by_header) {
+        return None;
+    }
+    let meta = RequestMeta::of(params);
+    let once = match meta.version() {
+        Some(named) => g2::Revision::of(&named) != g2::Revision::Legacy,
+        None => by_header,
+    };
+    once.then_some(meta)
 }
 
 /// Whether the header names 2026-07-28, or a revision after it.

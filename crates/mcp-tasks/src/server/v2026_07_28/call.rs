@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     receiver::read_error,
-    runtime::{Call, CreateError, ReadError, Requestor, TaskSupport, ToolEntry},
+    runtime::{Call, CreateError, ReadError, Requestor, TaskError, TaskSupport, ToolEntry},
     server::{
         delivery::Once,
         outlet::Outlet,
@@ -34,6 +34,13 @@ use crate::{
 const TOGETHER: Duration = Duration::from_millis(1);
 /// How long the outcome of a call that asked stays there for a retry whose answer was lost.
 const KEPT: Duration = Duration::from_secs(60);
+
+/// How long a request may take to make a task that others wait for: after that it is taken to be gone.
+const CLAIMED: Duration = Duration::from_secs(30);
+/// How often they look.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How a note begins that says that a task is being made. No task id does.
+const CLAIM: &str = "?";
 
 pub(super) async fn call(
     plane: &Arc<Plane>,
@@ -85,6 +92,7 @@ pub(super) async fn call(
         outlet,
         own_stream,
         staged: tool.before.is_some(),
+        own_ids: tool.makes_own_ids(),
         as_task,
         binding,
         kept: again.is_some(),
@@ -217,6 +225,8 @@ struct Round {
     own_stream: bool,
     /// The tool has a stage before its task.
     staged: bool,
+    /// The tool may give its task an id of its own.
+    own_ids: bool,
     as_task: bool,
     binding: Binding,
     /// A state for it is out, and may come again.
@@ -343,6 +353,15 @@ impl Round {
 
     /// Answers with the open questions. From here on only the lifetime of the hidden task ends it.
     async fn ask(&mut self, record: &TaskRecord, state: State) -> Result<Vec<u8>, Refused> {
+        // The body asked by what the first request declared; this one may declare less. The call can be tried again.
+        let permitted = self.requestor.permissions();
+        for input in record.open_inputs() {
+            let question = &input.question;
+            if let Err(missing) = permitted.allow(question.kind, &question.params) {
+                self.hidden = None;
+                return Err(TaskError::unsupported(missing).into_rpc().into());
+            }
+        }
         let plane = &self.plane;
         let sealed = plane
             .state_key
@@ -386,6 +405,11 @@ impl Round {
         {
             return Ok(made);
         }
+        // A handler may give its task an id of its own: then only a note tells whether it was made.
+        let noted = self.kept && self.own_ids;
+        if noted && let Some(made) = self.claim(&id).await? {
+            return Ok(made);
+        }
         let hidden = call.hidden;
         let call = Call {
             id: Some(id.clone()),
@@ -398,8 +422,7 @@ impl Round {
         };
         match created {
             Ok(record) => {
-                if record.id != id && self.kept {
-                    // The tool has an id of its own: the same state must find it again.
+                if noted {
                     let document = Document {
                         body: record.id.as_str().as_bytes().to_vec(),
                         expires_at: record.expires_at(),
@@ -410,11 +433,51 @@ impl Round {
                 }
                 Ok(record)
             }
-            Err(CreateError::Id(why)) => match self.made_before(&id).await? {
-                Some(made) => Ok(made),
-                None => Err(Refused::Create(CreateError::Id(why))),
-            },
-            Err(error) => Err(Refused::Create(error)),
+            Err(error) => {
+                if noted && let Err(e) = plane.runtime.store().remove_document(&made_key(&id)).await
+                {
+                    tracing::warn!(error = %e, "a note could not be removed; it will be forgotten");
+                }
+                match error {
+                    CreateError::Id(why) => match self.made_before(&id).await? {
+                        Some(made) => Ok(made),
+                        None => Err(Refused::Create(CreateError::Id(why))),
+                    },
+                    error => Err(Refused::Create(error)),
+                }
+            }
+        }
+    }
+
+    /// Notes that this request makes the task `id`; or waits for the one that does, and returns what it made.
+    async fn claim(&self, id: &TaskId) -> Result<Option<Arc<TaskRecord>>, ErrorObject> {
+        let runtime = &self.plane.runtime;
+        let patience = u64::try_from(CLAIMED.as_millis()).unwrap_or(u64::MAX);
+        let mine = Document {
+            body: format!("{CLAIM}{}", uuid::Uuid::new_v4()).into_bytes(),
+            expires_at: Some(runtime.clock().now().plus_millis(patience)),
+        };
+        let key = made_key(id);
+        loop {
+            let kept = runtime
+                .store()
+                .put_document_if_absent(&key, mine.clone())
+                .await
+                .map_err(|error| ErrorObject::from(&error))?;
+            if kept.body == mine.body {
+                return Ok(None);
+            }
+            if let Some(made) = self.made_before(id).await? {
+                return Ok(Some(made));
+            }
+            let now = runtime.clock().now();
+            if kept.expires_at.is_some_and(|at| at <= now) {
+                // Whoever made it is gone, and nothing came of it.
+                let removed = runtime.store().remove_document(&key).await;
+                removed.map_err(|error| ErrorObject::from(&error))?;
+            } else {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
         }
     }
 
@@ -429,6 +492,9 @@ impl Round {
                 return Ok(None);
             };
             let id = String::from_utf8_lossy(&document.body).into_owned();
+            if id.starts_with(CLAIM) {
+                return Ok(None);
+            }
             store.get(&id, &access).await
         };
         let found: Result<_, crate::store::StoreError> = found.await;

@@ -26,7 +26,6 @@ use crate::{
     wire::{
         envelope::{self, string_of},
         error::{INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CLIENT_CAPABILITY},
-        field,
         object::RawObject,
         v2026_07_28::{self as g2, RequestMeta, ServerMeta},
     },
@@ -125,6 +124,7 @@ pub(crate) struct Incoming<'a> {
     pub(crate) id: &'a RawValue,
     pub(crate) method: &'a str,
     pub(crate) params: Option<&'a RawValue>,
+    pub(crate) meta: RequestMeta<'a>,
     pub(crate) owner: &'a Owner,
     pub(crate) carrier: &'a Carrier<'a>,
     /// The pipe, where it came through one: requests are cancelled on it by their ids.
@@ -182,8 +182,8 @@ impl Plane {
         request: &Incoming<'_>,
         ours: Ours,
     ) -> Verdict {
-        let meta = RequestMeta::of(request.params);
-        if let Err(error) = meta.check(&self.inner.versions()) {
+        let meta = request.meta;
+        if let Err(error) = meta.check(|| self.inner.versions()) {
             let reply = envelope::error(Some(request.id), &error);
             return Verdict::Refused(reply, Fault::Malformed);
         }
@@ -229,7 +229,7 @@ impl Plane {
         request: &Incoming<'_>,
         caller: &Caller<'_>,
     ) -> Result<Vec<u8>, ErrorObject> {
-        let task = field::task_id(request.params)?;
+        let task = request.meta.task_id()?;
         let record = self
             .runtime
             .get_for(&task, &caller.access(), || Some(caller.requestor()))
@@ -298,7 +298,7 @@ impl Plane {
         request: &Incoming<'_>,
         caller: &Caller<'_>,
     ) -> Result<Vec<u8>, ErrorObject> {
-        let task = field::task_id(request.params)?;
+        let task = request.meta.task_id()?;
         let why = "The task was cancelled by request.";
         match self.runtime.cancel(&task, &caller.access(), why).await {
             Ok(_) | Err(ReadError::Terminal(_)) => {

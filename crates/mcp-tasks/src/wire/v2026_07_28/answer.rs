@@ -13,7 +13,7 @@ use super::{
     },
     EXTENSION, SERVER_INFO_META,
 };
-use crate::task::{ErrorObject, Input, Outcome, RawJson, State, TaskRecord};
+use crate::task::{ErrorObject, Input, InputKind, Outcome, RawJson, State, TaskRecord};
 
 /// `_meta` of every result: who answers. Empty where that is not to be told.
 #[derive(Clone, Copy)]
@@ -76,14 +76,27 @@ impl Serialize for InputRequests<'_> {
         #[derive(Serialize)]
         struct Request<'a> {
             method: &'static str,
-            params: &'a RawJson,
+            params: Params<'a>,
+        }
+        struct Params<'a>(&'a Input);
+        impl Serialize for Params<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let params = &self.0.question.params;
+                if self.0.question.kind != InputKind::ElicitUrl {
+                    return params.serialize(serializer);
+                }
+                // The key is what names it here.
+                let mut params = RawObject::parse(params.as_raw()).unwrap_or_default();
+                params.remove("elicitationId");
+                params.serialize(serializer)
+            }
         }
         let request = |input: &'_ Input| question_method(input.question.kind);
         let mut map = serializer.serialize_map(None)?;
         for input in self.0.open_inputs() {
             let asked = Request {
                 method: request(input),
-                params: &input.question.params,
+                params: Params(input),
             };
             map.serialize_entry(&*input.key, &asked)?;
         }

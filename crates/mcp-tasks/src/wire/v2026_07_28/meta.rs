@@ -9,11 +9,11 @@ use super::{
     super::{
         envelope::string_of,
         error::{INVALID_PARAMS, UNSUPPORTED_PROTOCOL_VERSION},
-        field::invalid,
+        field::{self, invalid},
     },
     VERSION,
 };
-use crate::task::{ErrorObject, RawJson};
+use crate::task::{ErrorObject, RawJson, TaskId};
 
 /// The revisions that begin with `initialize`.
 pub const LEGACY_VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
@@ -55,6 +55,8 @@ pub struct RequestMeta<'a> {
     pub log_level: Option<&'a RawValue>,
     /// `progressToken`.
     pub progress_token: Option<&'a RawValue>,
+    /// Not of `_meta`, but beside it and read with it: `params.taskId`.
+    pub task_id: Option<&'a RawValue>,
 }
 
 impl<'a> RequestMeta<'a> {
@@ -64,6 +66,8 @@ impl<'a> RequestMeta<'a> {
         struct Params<'a> {
             #[serde(borrow, default, rename = "_meta")]
             meta: Option<&'a RawValue>,
+            #[serde(borrow, default, rename = "taskId")]
+            task_id: Option<&'a RawValue>,
         }
         #[derive(Deserialize)]
         struct Meta<'a> {
@@ -78,9 +82,9 @@ impl<'a> RequestMeta<'a> {
             #[serde(borrow, default, rename = "progressToken")]
             progress_token: Option<&'a RawValue>,
         }
-        let raw = params
-            .and_then(|raw| serde_json::from_str::<Params<'_>>(raw.get()).ok())
-            .and_then(|params| params.meta);
+        let params = params.and_then(|raw| serde_json::from_str::<Params<'_>>(raw.get()).ok());
+        let task_id = params.as_ref().and_then(|params| params.task_id);
+        let raw = params.and_then(|params| params.meta);
         match raw.and_then(|raw| serde_json::from_str::<Meta<'_>>(raw.get()).ok()) {
             Some(meta) => Self {
                 raw,
@@ -89,8 +93,12 @@ impl<'a> RequestMeta<'a> {
                 capabilities: meta.capabilities,
                 log_level: meta.log_level,
                 progress_token: meta.progress_token,
+                task_id,
             },
-            None => Self::default(),
+            None => Self {
+                task_id,
+                ..Self::default()
+            },
         }
     }
 
@@ -99,12 +107,20 @@ impl<'a> RequestMeta<'a> {
         self.version.and_then(string_of)
     }
 
+    /// The task that is named.
+    ///
+    /// # Errors
+    /// -32602 if there is none, or it is no text.
+    pub fn task_id(&self) -> Result<TaskId, ErrorObject> {
+        field::string("params.taskId", self.task_id).map(|id| TaskId::from_stored(&id))
+    }
+
     /// What is required of every request: a revision that is spoken here, and capabilities. `supported` are the
     /// revisions of the server.
     ///
     /// # Errors
     /// -32602 for what is missing or no object, -32022 for another revision.
-    pub fn check(&self, supported: &[String]) -> Result<(), ErrorObject> {
+    pub fn check(&self, supported: impl FnOnce() -> Vec<String>) -> Result<(), ErrorObject> {
         let missing = |name: &str, expected: &str, got: Option<&RawValue>| {
             let mut error = invalid(&format!("params._meta[{name:?}]"), expected, got);
             error.code = INVALID_PARAMS;
@@ -123,7 +139,7 @@ impl<'a> RequestMeta<'a> {
                 code: UNSUPPORTED_PROTOCOL_VERSION,
                 message: format!("Unsupported protocol version: {version:?}"),
                 data: RawJson::from_serialize(
-                    &serde_json::json!({"supported": supported, "requested": version}),
+                    &serde_json::json!({"supported": supported(), "requested": version}),
                 )
                 .ok(),
             });
@@ -198,7 +214,7 @@ mod tests {
             let params = of(capabilities);
             let meta = RequestMeta::of(Some(&params));
             assert_eq!(meta.declares_tasks(), declared, "{capabilities}");
-            assert!(meta.check(&[]).is_ok());
+            assert!(meta.check(Vec::new).is_ok());
         }
         let bare = raw(r#"{"_meta":{"io.modelcontextprotocol/tasks":{}}}"#);
         assert!(!RequestMeta::of(Some(&bare)).declares_tasks());
@@ -209,7 +225,7 @@ mod tests {
         let code = |text: &str| {
             let params = raw(text);
             let error = RequestMeta::of(Some(&params))
-                .check(&["2026-07-28".into()])
+                .check(|| vec!["2026-07-28".into()])
                 .unwrap_err();
             (error.code, error.message)
         };
@@ -228,7 +244,7 @@ mod tests {
         assert_eq!(unsupported, -32022);
         for wrong in ["null", "7", "[]", "\"x\""] {
             let params = of(wrong);
-            let error = RequestMeta::of(Some(&params)).check(&[]).unwrap_err();
+            let error = RequestMeta::of(Some(&params)).check(Vec::new).unwrap_err();
             assert_eq!(error.code, -32602);
             assert!(
                 error.message.contains("clientCapabilities"),
