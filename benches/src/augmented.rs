@@ -143,7 +143,7 @@ pub(crate) fn run(plan: &Plan) -> Fallible<()> {
 }
 
 async fn compare(plan: &Plan, revision: &str, stateless: bool) -> Fallible<()> {
-    let mut sides = vec![
+    let mut sides = [
         Side::start("rmcp alone, SSE", "ordinary", "answers", stateless).await?,
         Side::start("rmcp alone, JSON", "ordinary-json", "answers", stateless).await?,
         Side::start(
