@@ -53,6 +53,7 @@ pub use builder::TaskClientBuilder;
 pub use error::TaskClientError;
 pub use info::{TaskInfo, TaskOutcome, TaskStatus};
 pub use options::{CallOptions, TaskPreference};
+pub use questions::QuestionParams;
 pub use remote::RemoteTask;
 pub use stream::{TaskEvent, TaskStream};
 pub use task_client::TaskClient;

@@ -39,6 +39,12 @@ impl Kind {
     }
 }
 
+/// The parameters of a question as the server sent them, without `_meta`: in the
+/// [`extensions`](RequestContext::extensions) of what the handler gets, because rmcp's model leaves out some of what a
+/// requested schema may say (`pattern`, for one).
+#[derive(Debug, Clone, PartialEq)]
+pub struct QuestionParams(pub Value);
+
 /// One question as it came.
 #[derive(Debug, Clone)]
 pub(super) struct Question {
@@ -146,6 +152,8 @@ impl<H: ClientHandler> Answerer for HandlerAnswerer<H> {
             {
                 context.meta = meta;
             }
+            let raw = QuestionParams(Value::Object(params.clone()));
+            context.extensions.insert(raw);
             if !meta.is_empty() {
                 params.insert("_meta".to_owned(), Value::Object(meta));
             }

@@ -18,7 +18,9 @@ use super::{
     connection::Connection,
     drive::{self, Start},
     remote::spawn,
+    server::ToolSupport,
 };
+use crate::TaskSupport;
 
 /// A connection to an MCP server whose tools may run as tasks.
 ///
@@ -106,6 +108,19 @@ impl TaskClient {
     /// declared: a new session may have begun since.
     pub fn supports_tasks(&self) -> bool {
         self.connection.declares(|server| server.call)
+    }
+
+    /// What the tool says of tasks (`execution.taskSupport`, under 2025-11-25); `Forbidden` if it does not say, or is not
+    /// listed. The list of tools is asked for once, and again after it has changed.
+    ///
+    /// # Errors
+    /// What failed on the way.
+    pub async fn task_support(&self, tool: &str) -> Result<TaskSupport, TaskClientError> {
+        Ok(match self.connection.tool_support(tool).await? {
+            ToolSupport::Forbidden => TaskSupport::Forbidden,
+            ToolSupport::Optional => TaskSupport::Optional,
+            ToolSupport::Required => TaskSupport::Required,
+        })
     }
 
     /// Calls a tool and gives its result, however long it takes and whatever the server speaks: as a task where server
