@@ -18,8 +18,8 @@ use std::{
 use mcp_tasks::{
     ClientTasks, Limits, TaskContext, TaskError, TaskSupport, TaskTool, Tasks,
     client::{
-        CallOptions, TaskClient, TaskClientBuilder, TaskClientError, TaskEvent, TaskPreference,
-        TaskStatus,
+        CallOptions, ProtocolChoice, TaskClient, TaskClientBuilder, TaskClientError, TaskEvent,
+        TaskPreference, TaskStatus,
     },
     store::MemoryStore,
 };
@@ -323,6 +323,7 @@ async fn connect(way: Way, client: TaskClientBuilder<Hands>) -> Ends {
 
 async fn hosting(way: Way, hands: &Hands) -> Ends {
     let client = TaskClient::builder(hands.clone())
+        .protocol(ProtocolChoice::V2025_11_25)
         .host_with(Arc::new(MemoryStore::new()), hosting_limits());
     connect(way, client).await
 }
@@ -464,8 +465,9 @@ async fn a_status_notification_wakes_the_one_who_waits() {
     for way in [Way::Pipe, Way::Http] {
         let mut limits = hosting_limits();
         limits.poll_interval = Duration::from_secs(3600);
-        let client =
-            TaskClient::builder(Hands::default()).host_with(Arc::new(MemoryStore::new()), limits);
+        let client = TaskClient::builder(Hands::default())
+            .protocol(ProtocolChoice::V2025_11_25)
+            .host_with(Arc::new(MemoryStore::new()), limits);
         let ends = connect(way, client).await;
         // By polls alone it would take an hour.
         let told = ends.act(false, json!({"do": "elicit"})).await.unwrap();
@@ -481,7 +483,7 @@ async fn a_status_notification_wakes_the_one_who_waits() {
 #[tokio::test]
 async fn what_the_client_does_not_declare_is_refused_by_name() {
     let refused = async |hands: Hands, hosts: bool, args: Value| {
-        let client = TaskClient::builder(hands.clone());
+        let client = TaskClient::builder(hands.clone()).protocol(ProtocolChoice::V2025_11_25);
         let client = match hosts {
             true => client.host(MemoryStore::new()),
             false => client,
@@ -654,6 +656,7 @@ async fn a_tool_of_the_inner_server_asks_too() {
     let _ = inner.0.set(tasks.clone());
     let host = || {
         TaskClient::builder(Hands::default())
+            .protocol(ProtocolChoice::V2025_11_25)
             .host_with(Arc::new(MemoryStore::new()), hosting_limits())
     };
     let served = Served::start(&tasks, inner.clone()).await;
@@ -684,6 +687,7 @@ fn elicitation(task: Value) -> Value {
 async fn hosting_on_the_wire() {
     let (mut script, io) = Script::pair();
     let client = TaskClient::builder(Hands::default())
+        .protocol(ProtocolChoice::V2025_11_25)
         .host_with(Arc::new(MemoryStore::new()), hosting_limits());
     let (client, hello) = tokio::join!(client.connect(io), script.handshake(json!({})));
     let _client = client.unwrap();
@@ -754,8 +758,9 @@ async fn hosting_on_the_wire() {
 #[tokio::test]
 async fn what_is_wrong_with_a_request_is_named() {
     let (mut script, io) = Script::pair();
-    let client =
-        TaskClient::builder(Hands::declaring(json!({"elicitation": {}}))).host(MemoryStore::new());
+    let client = TaskClient::builder(Hands::declaring(json!({"elicitation": {}})))
+        .protocol(ProtocolChoice::V2025_11_25)
+        .host(MemoryStore::new());
     let (client, hello) = tokio::join!(client.connect(io), script.handshake(json!({})));
     let _client = client.unwrap();
     let requests = &hello["params"]["capabilities"]["tasks"]["requests"];
@@ -797,7 +802,7 @@ async fn what_is_wrong_with_a_request_is_named() {
 #[tokio::test]
 async fn a_client_that_hosts_nothing_declares_nothing_and_knows_no_tasks() {
     let (mut script, io) = Script::pair();
-    let client = TaskClient::builder(Hands::default());
+    let client = TaskClient::builder(Hands::default()).protocol(ProtocolChoice::V2025_11_25);
     let (client, hello) = tokio::join!(client.connect(io), script.handshake(json!({})));
     let _client = client.unwrap();
     assert_eq!(hello["params"]["capabilities"].get("tasks"), None);

@@ -15,7 +15,7 @@ use std::{
 
 use mcp_tasks::{
     Elicitation, Limits, TaskContext, TaskError, TaskTool, Tasks,
-    client::{CallOptions, TaskClient, TaskClientError, TaskEvent, TaskStatus},
+    client::{CallOptions, ProtocolChoice, TaskClient, TaskClientError, TaskEvent, TaskStatus},
 };
 use rmcp::{
     ClientHandler,
@@ -351,7 +351,12 @@ async fn run(
         thinks,
         ..Person::default()
     };
-    let builder = TaskClient::builder(person.clone()).poll_floor(Duration::from_millis(20));
+    let builder = TaskClient::builder(person.clone())
+        .protocol(match seed % 2 {
+            0 => ProtocolChoice::V2025_11_25,
+            _ => ProtocolChoice::V2026_07_28,
+        })
+        .poll_floor(Duration::from_millis(20));
     let client = builder
         .http(url)
         .await

@@ -1,7 +1,7 @@
 //! Our client against a server of somebody else's: the scenarios of `interop/client-1x.mjs`, and what they lack.
 //!
 //! ```text
-//! client-scenarios --tools PROFILE [--bearer TOKEN] [--only a,b] [--skip a,b] [--allow a,b] (URL | -- COMMAND [ARG…])
+//! client-scenarios --tools PROFILE [--protocol auto|2025-11-25|2026-07-28] [--bearer TOKEN] [--only a,b] [--skip a,b] [--allow a,b] (URL | -- COMMAND [ARG…])
 //! ```
 //!
 //! The client hosts tasks too: where a server asks its question as a task, that runs here.
@@ -19,8 +19,9 @@ use std::{
 };
 
 use mcp_tasks::{
-    client::{TaskClient, TaskClientError, TaskInfo},
+    client::{ProtocolChoice, TaskClient, TaskClientError, TaskInfo},
     store::MemoryStore,
+    task::Generation,
 };
 #[allow(deprecated)] // by rmcp, for revisions after 2026-07-28
 use rmcp::model::{CreateMessageRequestParams, CreateMessageResult, SamplingMessage};
@@ -120,11 +121,17 @@ struct Run {
     person: Person,
     announced: Announced,
     bearer: Option<String>,
+    protocol: ProtocolChoice,
     allowed: Vec<String>,
     failures: u8,
 }
 
 impl Run {
+    /// Whether 2026-07-28 is spoken.
+    fn modern(&self) -> bool {
+        self.client.generation() == Generation::V2026_07_28
+    }
+
     /// One check; `why` is shown if it failed.
     fn check(&mut self, name: &str, good: bool, why: impl FnOnce() -> String) {
         if good {
@@ -141,11 +148,13 @@ impl Run {
 async fn connect(
     target: &Target,
     bearer: Option<&str>,
+    protocol: ProtocolChoice,
     person: &Person,
     announced: &Announced,
 ) -> Result<TaskClient, TaskClientError> {
     let announced = announced.clone();
     let mut builder = TaskClient::builder(person.clone())
+        .protocol(protocol)
         .host(MemoryStore::new())
         .on_status(move |info| announced.send_modify(|all| all.push(info)));
     if let Some(token) = bearer {
@@ -162,7 +171,7 @@ async fn connect(
     }
 }
 
-const USAGE: &str = "client-scenarios --tools fixture|ts|python|fastmcp|everything [--bearer TOKEN] [--only a,b] [--skip a,b] [--allow a,b] (URL | -- COMMAND [ARG…])";
+const USAGE: &str = "client-scenarios --tools fixture|ts|python|fastmcp|everything|rmcp|sdk2 [--protocol auto|2025-11-25|2026-07-28] [--bearer TOKEN] [--only a,b] [--skip a,b] [--allow a,b] (URL | -- COMMAND [ARG…])";
 
 struct Options {
     profile: Profile,
@@ -170,17 +179,27 @@ struct Options {
     skip: Vec<String>,
     allowed: Vec<String>,
     bearer: Option<String>,
+    protocol: ProtocolChoice,
     target: Target,
 }
 
 fn options() -> Option<Options> {
     let (mut profile, mut target, mut bearer) = (None, None, None);
+    let mut protocol = ProtocolChoice::Auto;
     let (mut only, mut skip, mut allowed) = (Vec::new(), Vec::new(), Vec::new());
     let list = |text: String| text.split(',').map(str::to_owned).collect();
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
             "--tools" => profile = Profile::named(&words.next()?),
+            "--protocol" => {
+                protocol = match &*words.next()? {
+                    "auto" => ProtocolChoice::Auto,
+                    "2025-11-25" => ProtocolChoice::V2025_11_25,
+                    "2026-07-28" => ProtocolChoice::V2026_07_28,
+                    _ => return None,
+                }
+            }
             "--bearer" => bearer = Some(words.next()?),
             "--only" => only = list(words.next()?),
             "--skip" => skip = list(words.next()?),
@@ -199,6 +218,7 @@ fn options() -> Option<Options> {
         skip,
         allowed,
         bearer,
+        protocol,
         target: target?,
     })
 }
@@ -211,7 +231,8 @@ async fn main() -> ExitCode {
     };
     let (person, announced) = (Person::default(), Announced::default());
     let bearer = options.bearer.as_deref();
-    let client = match connect(&options.target, bearer, &person, &announced).await {
+    let protocol = options.protocol;
+    let client = match connect(&options.target, bearer, protocol, &person, &announced).await {
         Ok(client) => client,
         Err(error) => {
             println!("  FAIL connect: {error}");
@@ -230,6 +251,7 @@ async fn main() -> ExitCode {
         person,
         announced,
         bearer: options.bearer,
+        protocol,
         allowed: options.allowed,
         failures: 0,
     };

@@ -12,11 +12,15 @@ pub(crate) struct Profile {
     pub(crate) optional: Option<Call>,
     /// A text in its result.
     pub(crate) says: &'static str,
+    /// The same where it is called plainly.
+    pub(crate) says_plainly: &'static str,
     pub(crate) plain: Call,
     pub(crate) required: Option<Call>,
     /// Asks the user once; its result has `answer` in it.
     pub(crate) ask: Call,
     pub(crate) answer: &'static str,
+    /// Asks before it does anything, where it is called plainly under 2026-07-28; its result has `answer` in it.
+    pub(crate) ask_first: Option<Call>,
     pub(crate) fail: Option<Call>,
     /// A text in what the failed one says.
     pub(crate) fails_with: &'static str,
@@ -39,10 +43,12 @@ impl Profile {
             "fixture" | "ts" => Self {
                 optional: Some(("slow_echo", json!({"text": "one", "ms": 400}))),
                 says: "one",
+                says_plainly: "one",
                 plain: ("plain_echo", json!({"text": "one"})),
                 required: Some(("ask_name", json!({}))),
                 ask: ("ask_name", json!({"ms": 200})),
                 answer: "Ada",
+                ask_first: None,
                 fail: Some(("fail_task", json!({}))),
                 fails_with: if name == "ts" { "boom" } else { "it broke" },
                 forever: Some(("forever", json!({}))),
@@ -57,13 +63,30 @@ impl Profile {
                     ],
                 }],
             },
+            // Those of 2026-07-28 on rmcp and on the TypeScript SDK: the first has no tool that must be a task.
+            "rmcp" | "sdk2" => Self {
+                optional: Some(("slow_echo", json!({"text": "one", "ms": 400}))),
+                says: "one",
+                says_plainly: if name == "rmcp" { "sync" } else { "one" },
+                plain: ("plain_echo", json!({"text": "one"})),
+                required: (name == "sdk2").then(|| ("ask_name", json!({}))),
+                ask: ("ask_name", json!({"ms": 200})),
+                answer: "Ada",
+                ask_first: (name == "sdk2").then(|| ("ask_first", json!({}))),
+                fail: Some(("fail_task", json!({}))),
+                fails_with: "boom",
+                forever: Some(("forever", json!({}))),
+                hosted: Vec::new(),
+            },
             "python" | "fastmcp" => Self {
                 optional: Some(("sleep_echo", json!({"text": "one", "ms": 400}))),
                 says: "one",
+                says_plainly: "one",
                 plain: ("greet", json!({"name": "one"})),
                 required: Some(("sleep_required", json!({"text": "one"}))),
                 ask: ("ask", json!({})),
                 answer: "Ada",
+                ask_first: (name == "fastmcp").then(|| ("ask", json!({}))),
                 fail: Some(("fail", json!({}))),
                 fails_with: "boom",
                 forever: Some(("sleep_required", json!({"text": "late", "ms": 3_600_000}))),
@@ -72,6 +95,7 @@ impl Profile {
             "everything" => Self {
                 optional: None,
                 says: "one",
+                says_plainly: "one",
                 plain: ("echo", json!({"message": "one"})),
                 required: Some(("simulate-research-query", json!({"topic": "one"}))),
                 ask: (
@@ -79,6 +103,7 @@ impl Profile {
                     json!({"topic": "python", "ambiguous": true}),
                 ),
                 answer: "python",
+                ask_first: None,
                 fail: None,
                 fails_with: "",
                 forever: Some(("simulate-research-query", json!({"topic": "one"}))),

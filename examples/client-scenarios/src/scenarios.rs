@@ -18,6 +18,7 @@ pub(crate) const NAMES: &[&str] = &[
     "optional_plain_call",
     "plain_tool",
     "required_without_task",
+    "ask_first",
     "ask_stream",
     "ask_manual_poll",
     "result_opened_first",
@@ -38,6 +39,7 @@ pub(crate) async fn play(name: &str, run: &mut Run) {
         "optional_plain_call" => optional_plain_call(run).await,
         "plain_tool" => plain_tool(run).await,
         "required_without_task" => required_without_task(run).await,
+        "ask_first" => ask_first(run).await,
         "ask_stream" => ask_stream(run).await,
         "ask_manual_poll" => ask_manual_poll(run).await,
         "result_opened_first" => result_opened_first(run).await,
@@ -110,6 +112,10 @@ async fn optional_as_task(run: &mut Run) {
     run.check("the last is the result", good, || line.clone());
     let last = events.iter().filter(|event| event.is_last()).count();
     run.check("there is one end", last == 1, || line);
+    if run.modern() {
+        // Nothing in the result says that there was a task.
+        return;
+    }
     let named = match (events.first(), events.last()) {
         (Some(TaskEvent::Created(info)), Some(TaskEvent::Result(result))) => {
             let meta = serde_json::to_value(&result.meta).unwrap_or_default();
@@ -144,7 +150,8 @@ async fn optional_plain_call(run: &mut Run) {
     };
     let never = CallOptions::new().task(TaskPreference::Never);
     let result = run.client.call_tool_with(params(&call), never).await;
-    let good = matches!(&result, Ok(result) if text(result).contains(run.profile.says));
+    let says = run.profile.says_plainly;
+    let good = matches!(&result, Ok(result) if text(result).contains(says));
     run.check("an optional tool called plainly", good, || shown(&result));
 }
 
@@ -155,6 +162,18 @@ async fn plain_tool(run: &mut Run) {
     run.check("a plain tool", good, || shown(&result));
     let always = CallOptions::new().task(TaskPreference::Always);
     let result = run.client.call_tool_with(params(&call), always).await;
+    if run.modern() {
+        // The server decides.
+        let good = matches!(&result, Ok(result) if text(result).contains("one"));
+        run.check("a result is taken where a task was wanted", good, || {
+            shown(&result)
+        });
+        let options = CallOptions::new();
+        let result = run.client.call_tool_task(params(&call), options).await;
+        let good = matches!(&result, Err(TaskClientError::Immediate(_)));
+        run.check("and told where it was insisted on", good, || shown(&result));
+        return;
+    }
     let good = matches!(&result, Err(TaskClientError::Rpc(error)) if error.code.0 == -32601);
     run.check("a task of a plain tool is refused (-32601)", good, || {
         shown(&result)
@@ -173,10 +192,12 @@ async fn required_without_task(run: &mut Run) {
     };
     let never = CallOptions::new().task(TaskPreference::Never);
     let result = run.client.call_tool_with(params(&call), never).await;
-    let good = matches!(&result, Err(TaskClientError::Rpc(error)) if error.code.0 == -32601);
-    run.check("a required task is required (-32601)", good, || {
-        shown(&result)
-    });
+    let (code, name) = match run.modern() {
+        true => (-32021, "a required task is required (-32021)"),
+        false => (-32601, "a required task is required (-32601)"),
+    };
+    let good = matches!(&result, Err(TaskClientError::Rpc(error)) if error.code.0 == code);
+    run.check(name, good, || shown(&result));
     let result = run.client.call_tool(params(&call)).await;
     let (says, answer) = (run.profile.says, run.profile.answer);
     let good = matches!(&result, Ok(result) if text(result).contains(says) || text(result).contains(answer));
@@ -210,6 +231,25 @@ fn asked_once(run: &mut Run, id: Option<&str>, result: &Result<CallToolResult, T
         id.is_some() && related == id,
         || format!("{questions:?}"),
     );
+}
+
+/// Without a task, the call is answered with the question and made again.
+async fn ask_first(run: &mut Run) {
+    let call = run.profile.ask_first.clone();
+    let Some(call) = call.filter(|_| run.modern()) else {
+        return;
+    };
+    run.person.forget();
+    let never = CallOptions::new().task(TaskPreference::Never);
+    let result = run.client.call_tool_with(params(&call), never).await;
+    let (answer, asked) = (run.profile.answer, run.person.asked());
+    let good = matches!(&result, Ok(result) if text(result).contains(answer));
+    run.check("a call that asks first has its answer", good, || {
+        shown(&result)
+    });
+    run.check("it asked exactly once", asked == 1, || {
+        format!("asked {asked} times")
+    });
 }
 
 async fn ask_stream(run: &mut Run) {
@@ -346,8 +386,17 @@ async fn list_and_errors(run: &mut Run) {
         }
     }
     let listed = run.client.list_tasks().await;
-    let all = matches!(&listed, Ok(tasks) if ids.iter().all(|id| tasks.iter().any(|task| task.task_id == *id)));
-    run.check("tasks/list has them all", all, || {
+    let all = match run.modern() {
+        true => matches!(&listed, Err(TaskClientError::TasksUnsupported(_))),
+        false => {
+            matches!(&listed, Ok(tasks) if ids.iter().all(|id| tasks.iter().any(|task| task.task_id == *id)))
+        }
+    };
+    let name = match run.modern() {
+        true => "there is no tasks/list",
+        false => "tasks/list has them all",
+    };
+    run.check(name, all, || {
         format!("{:?}", listed.map(|tasks| tasks.len()))
     });
     let nobody = run.client.task("nope");
@@ -397,7 +446,13 @@ async fn status_notifications(run: &mut Run) {
 }
 
 async fn client_hosted_task(run: &mut Run) {
-    for hosted in run.profile.hosted.clone() {
+    // 2026-07-28 has no tasks of clients.
+    let hosted = run.profile.hosted.clone();
+    for hosted in hosted
+        .into_iter()
+        .filter(|_| !run.modern())
+        .collect::<Vec<_>>()
+    {
         run.person.forget();
         let (tool, _) = hosted.call;
         let result = run.client.call_tool(params(&hosted.call)).await;
@@ -472,6 +527,7 @@ async fn resume(run: &mut Run) {
     let first = match connect(
         &run.target,
         run.bearer.as_deref(),
+        run.protocol,
         &run.person,
         &run.announced,
     )

@@ -154,10 +154,7 @@ impl Connection {
     pub(super) async fn deliver(&self, bytes: Bytes) -> bool {
         let mut backoff = Backoff::usual();
         loop {
-            let message = Outgoing {
-                bytes: bytes.clone(),
-                kind: Kind::Other,
-            };
+            let message = Outgoing::new(bytes.clone(), Kind::Other);
             match self.link.send(message).await {
                 Ok(()) => return true,
                 Err(lost) if lost.kind == LostKind::Transient && backoff.tries() < ANSWER_TRIES => {

@@ -3,16 +3,23 @@
 use std::{future::Future, process::Stdio, sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use rmcp::{ClientHandler, service::serve_client};
+use rmcp::{
+    ClientHandler,
+    model::ProtocolVersion,
+    service::{
+        ClientLifecycleMode, RoleClient, RunningService, RxJsonRpcMessage, serve_client,
+        serve_client_with_lifecycle,
+    },
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     process::Command,
     sync::mpsc,
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
-    Endpoint, TaskClient, TaskClientError, TaskInfo,
+    Endpoint, TaskClient, TaskClientError, TaskInfo, Ticket,
     connection::Connection,
     hosting::Hosting,
     link::{
@@ -22,13 +29,29 @@ use super::{
     },
     questions::HandlerAnswerer,
     router::Channel,
+    v2026_07_28::{Probed, probe},
 };
 use crate::{runtime::Limits, store::TaskStore};
 
 /// Called with every status that the server announces.
 pub(super) type StatusCallback = Arc<dyn Fn(TaskInfo) + Send + Sync>;
 
+/// Which protocol revision a client speaks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProtocolChoice {
+    /// 2026-07-28 where the server speaks it, which `server/discover` finds out, else 2025-11-25 with `initialize`
+    /// (2026-07-28 `basic/versioning`, Backward Compatibility).
+    #[default]
+    Auto,
+    /// 2025-11-25, or what the server makes of it at `initialize`.
+    V2025_11_25,
+    /// 2026-07-28, or nothing.
+    V2026_07_28,
+}
+
 /// What a connection needs to know.
+#[derive(Clone)]
 pub(super) struct Settings {
     pub(super) poll_floor: Duration,
     pub(super) poll_interval: Duration,
@@ -37,11 +60,31 @@ pub(super) struct Settings {
     pub(super) on_status: Option<StatusCallback>,
     pub(super) max_message: usize,
     pub(super) endpoint: Endpoint,
+    pub(super) protocol: ProtocolChoice,
+    pub(super) probe_timeout: Duration,
+    pub(super) subscribe: bool,
+}
+
+impl Settings {
+    pub(super) fn new() -> Self {
+        Self {
+            poll_floor: Duration::from_millis(100),
+            poll_interval: Duration::from_secs(1),
+            request_timeout: Duration::from_secs(60),
+            max_outage: Some(Duration::from_secs(600)),
+            on_status: None,
+            max_message: MAX_MESSAGE,
+            endpoint: Endpoint::Streams,
+            protocol: ProtocolChoice::Auto,
+            probe_timeout: Duration::from_secs(10),
+            subscribe: true,
+        }
+    }
 }
 
 /// Builds a [`TaskClient`]; made by [`TaskClient::builder`].
 pub struct TaskClientBuilder<H> {
-    handler: H,
+    handler: Arc<H>,
     settings: Settings,
     headers: HeaderMap,
     token: Option<TokenSource>,
@@ -53,22 +96,46 @@ pub struct TaskClientBuilder<H> {
 impl<H: ClientHandler> TaskClientBuilder<H> {
     pub(super) fn new(handler: H) -> Self {
         Self {
-            handler,
-            settings: Settings {
-                poll_floor: Duration::from_millis(100),
-                poll_interval: Duration::from_secs(1),
-                request_timeout: Duration::from_secs(60),
-                max_outage: Some(Duration::from_secs(600)),
-                on_status: None,
-                max_message: MAX_MESSAGE,
-                endpoint: Endpoint::Streams,
-            },
+            handler: Arc::new(handler),
+            settings: Settings::new(),
             headers: HeaderMap::new(),
             token: None,
             http_client: None,
             host: None,
             wrong: None,
         }
+    }
+
+    /// Which protocol revision to speak. Default [`Auto`](ProtocolChoice::Auto).
+    #[must_use]
+    pub fn protocol(mut self, choice: ProtocolChoice) -> Self {
+        self.settings.protocol = choice;
+        self
+    }
+
+    /// Speaks what the task of this ticket speaks: nothing is found out then.
+    #[must_use]
+    pub fn for_ticket(self, ticket: &Ticket) -> Self {
+        match ticket.protocol_version() == crate::wire::v2026_07_28::VERSION {
+            true => self.protocol(ProtocolChoice::V2026_07_28),
+            false => self.protocol(ProtocolChoice::V2025_11_25),
+        }
+    }
+
+    /// How long a server may be silent on `server/discover` before it is taken for one that wants `initialize`. Default
+    /// 10 s, which is time enough for a process to start; a server that does not know the method usually says so.
+    #[must_use]
+    pub fn probe_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.probe_timeout = timeout;
+        self
+    }
+
+    /// Whether to ask for announcements of each task that is followed (2026-07-28 `subscriptions/listen`); without
+    /// them a task is polled only. A server that offers none is polled too. Default `true`.
+    #[must_use]
+    pub fn subscribe(mut self, subscribe: bool) -> Self {
+        self.settings.subscribe = subscribe;
+        self
     }
 
     /// The shortest time between two polls of one task. Default 100 ms.
@@ -101,7 +168,7 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
         self
     }
 
-    /// Calls `callback` with every `notifications/tasks/status`, whether the task is followed or not. It must not
+    /// Calls `callback` with every `notifications/tasks/status` (2026-07-28: `notifications/tasks`), whether the task is followed or not. It must not
     /// block: nothing else is read meanwhile.
     #[must_use]
     pub fn on_status(mut self, callback: impl Fn(TaskInfo) + Send + Sync + 'static) -> Self {
@@ -120,6 +187,8 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
     /// questions whose capability the handler's `get_info` declares, and only then (2025-11-25
     /// `basic/utilities/tasks`, Client Capabilities). What the handler's [`RequestContext`](rmcp::service::RequestContext)
     /// calls the request's id is the task's; its token is cancelled with the task.
+    ///
+    /// Under 2026-07-28 a client hosts no tasks: then nothing is declared, and nothing asked.
     ///
     /// The tasks belong to the server, which is known by its URL, its command or the name given with
     /// [`endpoint`](Self::endpoint), so that they are there again after a restart on the same store; without any of
@@ -196,16 +265,19 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
     {
         let (reader, writer) = io;
         let limit = self.settings.max_message;
-        self.open(|inbound, stop| {
-            Ok(Box::new(lines::start(
-                reader, writer, None, limit, inbound, stop,
-            )))
-        })
-        .await
+        let opened = self
+            .open(|inbound, stop| {
+                Ok(Box::new(lines::start(
+                    reader, writer, None, limit, inbound, stop,
+                )))
+            })
+            .await?;
+        opened.into_client()
     }
 
     /// Starts a server process and connects to its stdio. Its stderr goes where `command` says. When the client goes,
-    /// the process' input is closed, and it is killed if it has not ended two seconds later.
+    /// the process' input is closed, and it is killed if it has not ended two seconds later. Some servers of older
+    /// revisions end when they are asked which one they speak: such a one is started again.
     ///
     /// # Errors
     /// `Spawn` if it cannot be started, else as [`connect`](Self::connect).
@@ -220,23 +292,47 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true);
-        let mut child = command.spawn().map_err(TaskClientError::Spawn)?;
-        let (Some(writer), Some(reader)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(TaskClientError::Spawn(std::io::Error::other(
-                "the process has no stdio",
-            )));
+        let mut start = || {
+            let mut child = command.spawn().map_err(TaskClientError::Spawn)?;
+            match (child.stdin.take(), child.stdout.take()) {
+                (Some(writer), Some(reader)) => Ok((reader, writer, child)),
+                _ => Err(TaskClientError::Spawn(std::io::Error::other(
+                    "the process has no stdio",
+                ))),
+            }
         };
-        self.open(|inbound, stop| {
-            Ok(Box::new(lines::start(
-                reader,
-                writer,
-                Some(child),
-                limit,
-                inbound,
-                stop,
-            )))
-        })
-        .await
+        let (reader, writer, child) = start()?;
+        let opened = self
+            .open(|inbound, stop| {
+                Ok(Box::new(lines::start(
+                    reader,
+                    writer,
+                    Some(child),
+                    limit,
+                    inbound,
+                    stop,
+                )))
+            })
+            .await?;
+        let Opened::Gone(builder, _) = opened else {
+            return opened.into_client();
+        };
+        tracing::debug!("the server ended at server/discover, starting it again");
+        let (reader, writer, child) = start()?;
+        builder
+            .protocol(ProtocolChoice::V2025_11_25)
+            .open(|inbound, stop| {
+                Ok(Box::new(lines::start(
+                    reader,
+                    writer,
+                    Some(child),
+                    limit,
+                    inbound,
+                    stop,
+                )))
+            })
+            .await?
+            .into_client()
     }
 
     /// Connects to a Streamable HTTP endpoint (2025-11-25 `basic/transports`, Streamable HTTP). Redirects are followed
@@ -275,7 +371,8 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
             max_message: self.settings.max_message,
         };
         self.open(|inbound, stop| Ok(Box::new(http_link::start(settings, inbound, stop))))
-            .await
+            .await?
+            .into_client()
     }
 
     fn connects_to(&mut self, endpoint: Endpoint) {
@@ -290,25 +387,34 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
             mpsc::Sender<Inbound>,
             CancellationToken,
         ) -> Result<Box<dyn Link>, TaskClientError>,
-    ) -> Result<TaskClient, TaskClientError> {
+    ) -> Result<Opened<H>, TaskClientError> {
         if let Some(wrong) = self.wrong {
             return Err(TaskClientError::Config(wrong));
         }
         let stop = CancellationToken::new();
         // Whatever ends this early, or drops it, takes the background work with it.
         let guard = stop.clone().drop_guard();
-        let handler = Arc::new(self.handler);
+        let handler = self.handler.clone();
         let timeout = self.settings.request_timeout;
         let (inbound, queue) = mpsc::channel(64);
         let answerer = Arc::new(HandlerAnswerer(handler.clone()));
         let link = link(inbound, stop.clone())?;
-        let connection = Arc::new(Connection::new(link, self.settings, answerer, stop.clone()));
+        let settings = self.settings.clone();
+        let connection = Arc::new(Connection::new(link, settings, answerer, stop.clone()));
+        let (to_rmcp, incoming) = mpsc::channel(64);
+        let _ = connection.to_rmcp.set(to_rmcp.downgrade());
+        tokio::spawn(connection.clone().route(queue, to_rmcp));
+        match self.spoken(&connection).await? {
+            Probed::Modern => {
+                return modern(handler, connection, incoming, guard, timeout).await;
+            }
+            Probed::Gone(error) => return Ok(Opened::Gone(Box::new(self), error)),
+            Probed::Legacy => {}
+        }
         if let Some((store, limits)) = self.host {
             let hosting = Hosting::new(store, limits, &connection)?;
             let _ = connection.hosting.set(hosting);
         }
-        let (to_rmcp, incoming) = mpsc::channel(64);
-        tokio::spawn(connection.clone().route(queue, to_rmcp));
         let channel = Channel {
             connection: connection.clone(),
             incoming,
@@ -330,13 +436,82 @@ impl<H: ClientHandler> TaskClientBuilder<H> {
                 });
             }
         };
-        let peer = running.peer().clone();
-        let _ = connection.peer.set(peer.clone());
-        tokio::spawn(async move {
-            tokio::select! { _ = running.waiting() => {}, () = stop.cancelled() => {} }
-        });
-        Ok(TaskClient::new(connection, peer, guard))
+        Ok(opened(connection, running, guard))
     }
+
+    /// Finds out which revision to speak.
+    async fn spoken(&self, connection: &Arc<Connection>) -> Result<Probed, TaskClientError> {
+        let only = match self.settings.protocol {
+            ProtocolChoice::V2025_11_25 => return Ok(Probed::Legacy),
+            ProtocolChoice::V2026_07_28 => true,
+            ProtocolChoice::Auto => false,
+        };
+        // Over HTTP a server that is slow to start is nothing special, and one that says nothing at all is.
+        let timeout = match only || connection.link.has_streams() {
+            true => self.settings.request_timeout,
+            false => self.settings.probe_timeout,
+        };
+        match probe(connection, &self.handler.get_info(), timeout, only).await? {
+            Probed::Gone(error) if only => Err(error),
+            probed => Ok(probed),
+        }
+    }
+}
+
+/// What came of an attempt to connect.
+enum Opened<H> {
+    Client(TaskClient),
+    /// The server went away when it was asked what it speaks.
+    Gone(Box<TaskClientBuilder<H>>, TaskClientError),
+}
+
+impl<H> Opened<H> {
+    fn into_client(self) -> Result<TaskClient, TaskClientError> {
+        match self {
+            Self::Client(client) => Ok(client),
+            Self::Gone(_, error) => Err(error),
+        }
+    }
+}
+
+/// rmcp on a connection that speaks 2026-07-28.
+async fn modern<H: ClientHandler>(
+    handler: Arc<H>,
+    connection: Arc<Connection>,
+    incoming: mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
+    guard: DropGuard,
+    timeout: Duration,
+) -> Result<Opened<H>, TaskClientError> {
+    let channel = Channel {
+        connection: connection.clone(),
+        incoming,
+    };
+    let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
+    let discover = ClientLifecycleMode::Discover { preferred_versions };
+    let serving = serve_client_with_lifecycle(handler, channel, discover);
+    match tokio::time::timeout(timeout, serving).await {
+        Ok(Ok(running)) => Ok(opened(connection, running, guard)),
+        Ok(Err(_)) if connection.gone.get().is_some() => Err(connection.closed_error(None)),
+        Ok(Err(error)) => Err(TaskClientError::Initialize(Box::new(error))),
+        Err(_) => Err(TaskClientError::Timeout {
+            method: "server/discover",
+            after: timeout,
+        }),
+    }
+}
+
+fn opened<H: ClientHandler>(
+    connection: Arc<Connection>,
+    running: RunningService<RoleClient, Arc<H>>,
+    guard: DropGuard,
+) -> Opened<H> {
+    let peer = running.peer().clone();
+    let _ = connection.peer.set(peer.clone());
+    let stop = connection.stop.clone();
+    tokio::spawn(async move {
+        tokio::select! { _ = running.waiting() => {}, () = stop.cancelled() => {} }
+    });
+    Opened::Client(TaskClient::new(connection, peer, guard))
 }
 
 /// Follows redirects that stay on the server, ten at most.

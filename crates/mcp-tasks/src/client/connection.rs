@@ -12,9 +12,12 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
-use rmcp::service::{Peer, RoleClient};
+use rmcp::{
+    model::{ErrorCode, ErrorData},
+    service::{Peer, RoleClient, RxJsonRpcMessage},
+};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 use tokio::sync::{SetOnce, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +29,7 @@ use super::{
     link::{Kind, Link, Lost, LostKind, Outgoing},
     questions::Answerer,
     server::{ServerFacts, Tools},
+    v2026_07_28::{Modern, Stamped},
     waiting::{Abandon, InFlight, ProgressFeed, Reply, TaskProgress, Watch},
 };
 use crate::{
@@ -37,6 +41,8 @@ use crate::{
 const OVERHEARD: usize = 64;
 /// The longest of them; one that is not kept will be polled.
 const OVERHEARD_BYTES: usize = 64 << 10;
+/// What drafts of 2026-07-28 called -32021.
+const OLD_MISSING_CAPABILITY: i32 = -32003;
 
 pub(super) struct Pending {
     reply: oneshot::Sender<Reply>,
@@ -68,12 +74,18 @@ pub(super) struct Connection {
     pub(super) gone: OnceLock<String>,
     /// rmcp's side, as soon as the handshake is over.
     pub(super) peer: SetOnce<Peer<RoleClient>>,
+    /// The way to rmcp; its end is the router's.
+    pub(super) to_rmcp: OnceLock<mpsc::WeakSender<RxJsonRpcMessage<RoleClient>>>,
     /// What became of rmcp's `initialize`.
     pub(super) handshake: Mutex<Handshake>,
     /// What the server said when we connected.
     pub(super) server: OnceLock<ServerFacts>,
     /// What it said last, if it had to be asked again.
     pub(super) renewed: ArcSwapOption<ServerFacts>,
+    /// The request of ours that finds out what is spoken; 0 when there is none.
+    pub(super) probe: AtomicU64,
+    /// What there is to know for 2026-07-28, where that is spoken.
+    pub(super) modern: OnceLock<Modern>,
     pub(super) tools: Tools,
     /// The tasks that are hosted here for the server, if any are.
     pub(super) hosting: OnceLock<Hosting>,
@@ -109,9 +121,12 @@ impl Connection {
             stop,
             gone: OnceLock::new(),
             peer: SetOnce::new(),
+            renewed: ArcSwapOption::empty(),
+            to_rmcp: OnceLock::new(),
             handshake: Mutex::default(),
             server: OnceLock::new(),
-            renewed: ArcSwapOption::empty(),
+            probe: AtomicU64::new(0),
+            modern: OnceLock::new(),
             tools: Tools::default(),
             hosting: OnceLock::new(),
             nonce: uuid::Uuid::new_v4().simple().to_string()[..8].to_owned(),
@@ -162,9 +177,49 @@ impl Connection {
         task: Option<&str>,
         abandon: Abandon,
     ) -> InFlight {
-        let number = self.number();
-        let id = format!("tc:{number}");
-        let bytes = envelope::request(&id, method, params);
+        if let Some(modern) = self.modern.get() {
+            let params = serde_json::to_value(params).unwrap_or_default();
+            let call = modern.stamped(self, method, params);
+            return self.request_as(call, task, abandon).await;
+        }
+        let plain = |id: &str| envelope::request(id, method, params);
+        self.send_request(self.number(), plain, None, task, abandon)
+            .await
+    }
+
+    /// Sends a request of a revision without sessions.
+    pub(super) async fn request_as(
+        self: &Arc<Self>,
+        call: Stamped,
+        task: Option<&str>,
+        abandon: Abandon,
+    ) -> InFlight {
+        self.request_numbered(self.number(), call, task, abandon)
+            .await
+    }
+
+    /// The same under a number of [`number`](Self::number).
+    pub(super) async fn request_numbered(
+        self: &Arc<Self>,
+        number: u64,
+        call: Stamped,
+        task: Option<&str>,
+        abandon: Abandon,
+    ) -> InFlight {
+        let bytes = |id: &str| envelope::request(id, call.method, &call.params);
+        self.send_request(number, bytes, call.headers.clone(), task, abandon)
+            .await
+    }
+
+    async fn send_request(
+        self: &Arc<Self>,
+        number: u64,
+        bytes: impl FnOnce(&str) -> Vec<u8>,
+        headers: Option<http::HeaderMap>,
+        task: Option<&str>,
+        abandon: Abandon,
+    ) -> InFlight {
+        let bytes = bytes(&format!("tc:{number}"));
         let (reply, answer) = oneshot::channel();
         let pending = Pending {
             reply,
@@ -185,8 +240,8 @@ impl Connection {
             return flight;
         }
         let message = Outgoing {
-            bytes: bytes.into(),
-            kind: Kind::Request(flight.id()),
+            headers,
+            ..Outgoing::new(bytes, Kind::Request(flight.id()))
         };
         let sent = self.link.send(message).await;
         flight.abandon = Some(abandon);
@@ -199,10 +254,8 @@ impl Connection {
     /// A notification, now if possible, else never.
     pub(super) fn notify(&self, method: &str, params: &Value) {
         let bytes = envelope::notification(method, params);
-        self.link.send_best_effort(Outgoing {
-            bytes: bytes.into(),
-            kind: Kind::Other,
-        });
+        self.link
+            .send_best_effort(Outgoing::new(bytes, Kind::Other));
     }
 
     /// The number in an id of ours (JSON text).
@@ -260,17 +313,32 @@ impl Connection {
             Message::Error {
                 id: Some(id),
                 error,
-            } => (Self::own(id.get()), Reply::Error(error_data(error))),
+            } => (Self::own(id.get()), Reply::Error(self.error_of(error))),
             // The server could not read which request it was; on a stream that is clear all the same.
             Message::Error { id: None, error } => (
-                via.and_then(|via| Self::own(via)),
-                Reply::Error(error_data(error)),
+                via.map_or_else(|| self.probe(), |via| Self::own(via)),
+                Reply::Error(self.error_of(error)),
             ),
             _ => return false,
         };
         let Some(number) = number else { return false };
         self.settle(number, reply);
         true
+    }
+
+    /// The probe, as long as nothing else is under way.
+    fn probe(&self) -> Option<u64> {
+        let number = self.probe.load(Ordering::Relaxed);
+        (number != 0).then_some(number)
+    }
+
+    /// An error of the server, by the codes of the revision that is spoken.
+    pub(super) fn error_of(&self, error: &RawValue) -> ErrorData {
+        let mut error = error_data(error);
+        if self.modern.get().is_some() && error.code.0 == OLD_MISSING_CAPABILITY {
+            error.code = ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY;
+        }
+        error
     }
 
     /// Everything that waits is told that nothing will come.

@@ -69,6 +69,12 @@ struct Entry {
     state: State,
 }
 
+impl Entry {
+    fn is(&self, task: &str, key: &str) -> bool {
+        self.task.as_deref() == Some(task) && matches!(&self.key, Key::Named(known) if known == key)
+    }
+}
+
 /// What to do with a question that came.
 #[derive(Debug)]
 pub(super) enum Arrival {
@@ -85,6 +91,20 @@ pub(super) enum Arrival {
     Busy,
     /// Refuse: the same question has come too often.
     Endless,
+}
+
+/// What to do with a question that is known by its key alone (2026-07-28).
+#[derive(Debug)]
+pub(super) enum Keyed {
+    /// Ask the handler, then call [`Desk::answered`] with this number.
+    Ask {
+        number: u64,
+        cancel: CancellationToken,
+    },
+    /// Nothing: it is being asked, or was answered.
+    Known,
+    /// Nothing yet: too many are open.
+    Busy,
 }
 
 /// The questions that are open or remembered.
@@ -207,6 +227,62 @@ impl Desk {
             },
         });
         Arrival::Ask { number, cancel }
+    }
+
+    /// A task lists a question under this key.
+    pub(super) fn keyed(&self, task: &str, key: &str) -> Keyed {
+        let mut entries = self.lock();
+        if entries.list.iter().any(|entry| entry.is(task, key)) {
+            return Keyed::Known;
+        }
+        let asking = |entry: &&Entry| matches!(entry.state, State::Asking { .. });
+        if entries.list.iter().filter(asking).count() >= OPEN {
+            return Keyed::Busy;
+        }
+        entries.make_room();
+        entries.next += 1;
+        let (number, cancel) = (entries.next, CancellationToken::new());
+        entries.list.push_back(Entry {
+            number,
+            task: Some(task.to_owned()),
+            key: Key::Named(key.to_owned()),
+            streams: Vec::new(),
+            state: State::Asking {
+                waiting: Vec::new(),
+                cancel: cancel.clone(),
+            },
+        });
+        Keyed::Ask { number, cancel }
+    }
+
+    /// The answer to a question, if there is one.
+    pub(super) fn answer(&self, task: &str, key: &str) -> Option<Answer> {
+        let entries = self.lock();
+        let entry = entries.list.iter().find(|entry| entry.is(task, key))?;
+        match &entry.state {
+            State::Answered(answer) => Some(answer.clone()),
+            State::Asking { .. } => None,
+        }
+    }
+
+    /// The task no longer lists what it asked: a handler that is still at it is told, and what it says is dropped.
+    pub(super) fn withdraw_unlisted(&self, task: &str, listed: impl Fn(&str) -> bool) {
+        self.lock()
+            .list
+            .retain(|entry| match (&entry.key, &entry.state) {
+                (Key::Named(key), State::Asking { cancel, .. })
+                    if entry.task.as_deref() == Some(task) && !listed(key) =>
+                {
+                    cancel.cancel();
+                    false
+                }
+                _ => true,
+            });
+    }
+
+    /// Nobody wants the task's open questions answered any more.
+    pub(super) fn stop_asking(&self, task: &str) {
+        self.withdraw_unlisted(task, |_| false);
     }
 
     /// The handler has answered; the request ids that want to hear it. None if the question was withdrawn.

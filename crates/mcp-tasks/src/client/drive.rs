@@ -11,6 +11,7 @@ use tokio::{
     sync::{mpsc, oneshot},
     time::Instant,
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{
     CallOptions, RemoteTask, TaskClientError, TaskEvent, TaskInfo, TaskPreference,
@@ -20,11 +21,12 @@ use super::{
     info::{TaskOutcome, protocol},
     link::LostKind,
     server::ToolSupport,
+    v2026_07_28 as modern,
     waiting::{Abandon, ProgressFeed, Reply},
 };
 
 /// How often a call that never left this machine is tried.
-const CALL_TRIES: u32 = 4;
+pub(super) const CALL_TRIES: u32 = 4;
 /// How long an abandoned call waits for the handle that it has to cancel.
 const HANDLE_GRACE: Duration = Duration::from_secs(60);
 
@@ -91,7 +93,7 @@ async fn cancel_abandoned(
     options: &CallOptions,
 ) {
     if let (true, Some(task)) = (options.cancel_on_drop, task)
-        && let Err(error) = connection.cancel_task(&task, true).await
+        && let Err(error) = connection.cancel_only(&task).await
     {
         tracing::warn!(%task, %error, "an abandoned task could not be cancelled");
     }
@@ -142,9 +144,7 @@ async fn run<R: TaskOutcome>(
         Start::Task { id, existed, token } => {
             *task = Some(id.clone());
             let feed = token.map(|token| connection.follow_progress(token));
-            return Follow::new(connection, Err(id), existed, options, events, feed)
-                .run()
-                .await;
+            return follow(connection, Err(id), existed, options, events, feed).await;
         }
         Start::Request { method, params } => {
             let (params, feed) = prepare(connection, params);
@@ -180,9 +180,30 @@ async fn run<R: TaskOutcome>(
         let _ = handle.set(remote);
     }
     let _ = events.send(TaskEvent::Created(info.clone())).await;
-    Follow::new(connection, Ok(info), true, options, events, Some(feed))
-        .run()
-        .await
+    follow(connection, Ok(info), true, options, events, Some(feed)).await
+}
+
+/// Follows a task as the revision that is spoken has it.
+async fn follow<R: TaskOutcome>(
+    connection: &Arc<Connection>,
+    info: Result<TaskInfo, String>,
+    existed: bool,
+    options: &CallOptions,
+    events: &mpsc::Sender<TaskEvent<R>>,
+    feed: Option<ProgressFeed>,
+) -> Outcome<R> {
+    match connection.modern.get() {
+        Some(modern) => {
+            modern::Follow::new(connection, modern, info, existed, options, events, feed)
+                .run()
+                .await
+        }
+        None => {
+            Follow::new(connection, info, existed, options, events, feed)
+                .run()
+                .await
+        }
+    }
 }
 
 /// The parameters with a progress token, and what is reported under it. A token of the caller's own is kept.
@@ -205,20 +226,26 @@ async fn augment(
     options: &CallOptions,
 ) -> Result<bool, TaskClientError> {
     let declared = connection.declares(|server| server.call);
+    let modern = connection.modern.get().is_some();
     let augmented = match options.task {
         TaskPreference::Never => false,
         TaskPreference::Always if !declared => {
-            let what = "the server does not declare tasks.requests.tools.call";
+            let what = match modern {
+                true => "the server does not declare the tasks extension",
+                false => "the server does not declare tasks.requests.tools.call",
+            };
             return Err(TaskClientError::TasksUnsupported(what.to_owned()));
         }
         TaskPreference::Always => true,
+        // The server decides.
+        TaskPreference::Auto if modern => true,
         TaskPreference::Auto if !declared => false,
         TaskPreference::Auto => {
             let tool = params["name"].as_str().unwrap_or_default();
             connection.tool_support(tool).await? != ToolSupport::Forbidden
         }
     };
-    if augmented {
+    if augmented && !modern {
         params["task"] = options.task_member();
     }
     Ok(augmented)
@@ -239,6 +266,7 @@ pub(super) async fn create(
     let work = async {
         let tool = params.name.to_string();
         if options.task == TaskPreference::Auto
+            && connection.modern.get().is_none()
             && connection.declares(|server| server.call)
             && connection.tool_support(&tool).await? == ToolSupport::Forbidden
         {
@@ -294,16 +322,20 @@ fn begin_detached<R: TaskOutcome>(
     let (mut sender, begun) = oneshot::channel();
     let (connection, options) = (connection.clone(), options.clone());
     tokio::spawn(async move {
-        let work = begin(connection.clone(), method, params, augmented);
+        let abandoned = CancellationToken::new();
+        let work = begin(connection.clone(), method, params, augmented, &abandoned);
         tokio::pin!(work);
         let outcome = tokio::select! {
             biased;
             outcome = &mut work => outcome,
             () = sender.closed() => match augmented && options.cancel_on_drop {
-                true => match tokio::time::timeout(HANDLE_GRACE, work).await {
-                    Ok(outcome) => outcome,
-                    Err(_) => return,
-                },
+                true => {
+                    abandoned.cancel();
+                    match tokio::time::timeout(HANDLE_GRACE, work).await {
+                        Ok(outcome) => outcome,
+                        Err(_) => return,
+                    }
+                }
                 false => return,
             },
         };
@@ -320,7 +352,11 @@ async fn begin<R: TaskOutcome>(
     method: &'static str,
     params: Value,
     augmented: bool,
+    abandoned: &CancellationToken,
 ) -> Result<Begun<R>, TaskClientError> {
+    if connection.modern.get().is_some() {
+        return modern::begin(&connection, method, params, augmented, abandoned).await;
+    }
     let abandon = if augmented {
         Abandon::Silently
     } else {

@@ -108,6 +108,24 @@ pub enum TaskClientError {
     /// The handshake failed.
     #[error("initialize failed: {0}")]
     Initialize(#[source] Box<ClientInitializeError>),
+    /// The server speaks no protocol revision that this client speaks, or may speak
+    /// ([`TaskClientBuilder::protocol`](super::TaskClientBuilder::protocol)).
+    #[error("the server speaks no protocol revision of ours, only {}", supported.join(", "))]
+    UnsupportedVersion {
+        /// The revisions that the server named.
+        supported: Vec<String>,
+    },
+    /// The task asks for something that cannot be given or declined (2026-07-28: there is no way to answer a sampling or
+    /// roots request with an error). The task was cancelled, where there was one.
+    #[error("the question {key:?} cannot be answered: {}", error.message)]
+    Unanswerable {
+        /// The task, if there was one.
+        task_id: Option<String>,
+        /// The key of the question.
+        key: String,
+        /// Why: what the handler said, or what was never declared.
+        error: ErrorData,
+    },
     /// A setting of the builder is unusable.
     #[error("bad setting: {0}")]
     Config(String),
@@ -122,7 +140,9 @@ impl TaskClientError {
     pub fn task_id(&self) -> Option<&str> {
         match self {
             Self::Cancelled { task_id, .. } | Self::Expired { task_id } => Some(task_id),
-            Self::TransportLost { task_id, .. } | Self::Deadline { task_id } => task_id.as_deref(),
+            Self::TransportLost { task_id, .. }
+            | Self::Deadline { task_id }
+            | Self::Unanswerable { task_id, .. } => task_id.as_deref(),
             _ => None,
         }
     }

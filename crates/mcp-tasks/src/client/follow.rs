@@ -22,7 +22,7 @@ use super::{
 use crate::wire::error::REQUEST_CANCELLED;
 
 /// How many error answers in a row a poll, or `tasks/result` of a task that goes on, may give.
-const ERROR_ANSWERS: u32 = 8;
+pub(super) const ERROR_ANSWERS: u32 = 8;
 /// How often `tasks/result` of a *completed* task may be refused.
 const RESULT_ERRORS: u32 = 3;
 /// How often a task that had ended may be told to go on: once may be a replica that is behind.
@@ -30,9 +30,9 @@ const WENT_BACK: u32 = 2;
 /// A `tasks/result` that was open this long did work, even if nothing came on it: some servers end streams early.
 const SETTLED: Duration = Duration::from_secs(10);
 /// A floor below this is none.
-const LEAST_FLOOR: Duration = Duration::from_millis(10);
+pub(super) const LEAST_FLOOR: Duration = Duration::from_millis(10);
 /// The longest wait between two polls; beyond it a clock would overflow.
-const LONGEST_INTERVAL: Duration = Duration::from_secs(86_400);
+pub(super) const LONGEST_INTERVAL: Duration = Duration::from_secs(86_400);
 
 pub(super) struct Follow<'a, R> {
     connection: &'a Arc<Connection>,

@@ -328,10 +328,9 @@ impl Connection {
         };
         let Ok(served) = hosting.serving.clone().try_acquire_owned() else {
             let busy = ErrorObject::new(INTERNAL_ERROR, "too many requests at a time");
-            self.link.send_best_effort(Outgoing {
-                bytes: envelope::error(Some(id), &busy).into(),
-                kind: LinkKind::Other,
-            });
+            let busy = envelope::error(Some(id), &busy);
+            self.link
+                .send_best_effort(Outgoing::new(busy, LinkKind::Other));
             return true;
         };
         let (connection, id) = (self.clone(), id.to_owned());

@@ -5,13 +5,14 @@ use std::time::Duration;
 #[allow(deprecated)] // by rmcp, for revisions after 2026-07-28
 use rmcp::model::{CallToolResult, ContentBlock, CreateMessageResult, ElicitResult, MetaObject};
 use serde::Deserialize;
-use serde_json::{Value, value::RawValue};
+use serde_json::{Map, Value, value::RawValue};
 
 use super::TaskClientError;
 pub use crate::wire::status::Status as TaskStatus;
 use crate::{task::Timestamp, wire::v2025_11_25::RELATED_TASK};
 
-/// A task as the server last told it (2025-11-25 `basic/utilities/tasks`, Task).
+/// A task as the server last told it (2025-11-25 `basic/utilities/tasks`, Task; the same of the tasks extension of
+/// 2026-07-28, where a task whose result says `isError` is told as failed here too).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskInfo {
@@ -73,6 +74,18 @@ impl TaskInfo {
     }
 
     fn lenient(task: &Value, status: TaskStatus) -> Option<Self> {
+        let Value::Object(task) = task else {
+            return None;
+        };
+        Some(Self {
+            ttl: task.get("ttl").and_then(millis),
+            poll_interval: task.get("pollInterval").and_then(millis),
+            ..Self::of_members(task, status)?
+        })
+    }
+
+    /// The members of a task by the names of 2026-07-28; `None` without an id.
+    pub(super) fn of_members(task: &Map<String, Value>, status: TaskStatus) -> Option<Self> {
         let text = |name: &str| task.get(name).and_then(Value::as_str);
         Some(Self {
             task_id: text("taskId").filter(|id| !id.is_empty())?.to_owned(),
@@ -80,8 +93,8 @@ impl TaskInfo {
             status_message: text("statusMessage").map(str::to_owned),
             created_at: text("createdAt").and_then(timestamp),
             last_updated_at: text("lastUpdatedAt").and_then(timestamp),
-            ttl: task.get("ttl").and_then(millis),
-            poll_interval: task.get("pollInterval").and_then(millis),
+            ttl: task.get("ttlMs").and_then(millis),
+            poll_interval: task.get("pollIntervalMs").and_then(millis),
         })
     }
 }

@@ -3,7 +3,8 @@
 //! Two links (`link`) carry raw JSON, because rmcp's typed model drops what 2025-11-25 says of tasks; `router` gives
 //! each message to a request of ours (`connection`), to the user's handler (`answering`) or to rmcp, whose
 //! [`Peer`](rmcp::service::Peer) works on the same connection. `drive` makes a call, `follow` follows its task.
-//! A server without tasks is called plainly; the tasks of 2026-07-28 will have a follower of their own beside `follow`.
+//! A server without tasks is called plainly. What 2026-07-28 does in another way is in `v2026_07_28`: its tasks, too,
+//! come as the same events and errors.
 //!
 //! ```no_run
 //! use mcp_tasks::client::{CallOptions, TaskClient, TaskEvent};
@@ -47,9 +48,10 @@ mod server;
 mod stream;
 mod task_client;
 mod ticket;
+mod v2026_07_28;
 mod waiting;
 
-pub use builder::TaskClientBuilder;
+pub use builder::{ProtocolChoice, TaskClientBuilder};
 pub use error::TaskClientError;
 pub use info::{TaskInfo, TaskOutcome, TaskStatus};
 pub use options::{CallOptions, TaskPreference};

@@ -8,12 +8,14 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TaskPreference {
     /// As a task where the server declares `tasks.requests.tools.call` and the tool says `optional` or `required`.
+    /// Under 2026-07-28 the server decides.
     #[default]
     Auto,
     /// As a task wherever the server declares it, whatever the tool says; else
-    /// [`TasksUnsupported`](super::TaskClientError::TasksUnsupported).
+    /// [`TasksUnsupported`](super::TaskClientError::TasksUnsupported). Under 2026-07-28 the server still decides: a
+    /// result that comes at once is accepted.
     Always,
-    /// As a plain call, always.
+    /// As a plain call, always. Under 2026-07-28 the call does not declare the tasks extension.
     Never,
 }
 
@@ -43,7 +45,8 @@ impl CallOptions {
     }
 
     /// The time to live to ask for, counted from the task's creation; sent in whole milliseconds
-    /// (2025-11-25 `basic/utilities/tasks`, `params.task.ttl`). The server may give another one.
+    /// (2025-11-25 `basic/utilities/tasks`, `params.task.ttl`). The server may give another one. 2026-07-28 has nothing
+    /// like it: there it is left out.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(Some(ttl));

@@ -1,10 +1,7 @@
 //! The driver in the other direction: a server that makes task-augmented requests of its client
 //! (2025-11-25 `basic/utilities/tasks`). Only the link differs, and what was declared.
 
-use std::{
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::sync::{Arc, Weak};
 
 use rmcp::{
     model::{ErrorCode, ErrorData},
@@ -15,10 +12,10 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    CallOptions, Endpoint, Settings, TaskClientError, TaskEvent, TaskInfo, TaskOutcome, TaskStream,
+    CallOptions, Settings, TaskClientError, TaskEvent, TaskInfo, TaskOutcome, TaskStream,
     connection::Connection,
     drive::{self, Begun, Start},
-    link::{Link, Lost, LostKind, MAX_MESSAGE},
+    link::{Link, Lost, LostKind},
     questions::{Answer, Answerer, Question},
     remote::spawn,
     server::ServerFacts,
@@ -57,15 +54,7 @@ impl RemotePeer {
         cancel: bool,
         ended: CancellationToken,
     ) -> Self {
-        let settings = Settings {
-            poll_floor: Duration::from_millis(100),
-            poll_interval: Duration::from_secs(1),
-            request_timeout: Duration::from_secs(60),
-            max_outage: Some(Duration::from_secs(600)),
-            on_status: None,
-            max_message: MAX_MESSAGE,
-            endpoint: Endpoint::Streams,
-        };
+        let settings = Settings::new();
         let connection = Arc::new_cyclic(|me: &Weak<Connection>| {
             let link = link(RemotePeerRef(me.clone()));
             Connection::new(link, settings, Arc::new(Nobody), ended)

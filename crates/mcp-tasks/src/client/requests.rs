@@ -11,6 +11,7 @@ use super::{
     connection::Connection,
     drive::other_task,
     link::LostKind,
+    v2026_07_28 as modern,
     waiting::{Abandon, Reply},
 };
 use crate::task::RawJson;
@@ -39,7 +40,12 @@ impl Connection {
                     .await
             };
             let failed = match tokio::time::timeout(timeout, one).await {
-                Ok(Reply::Result(result)) => return Ok(result),
+                Ok(Reply::Result(result)) => {
+                    if self.modern.get().is_some() {
+                        modern::complete(method, result.as_raw())?;
+                    }
+                    return Ok(result);
+                }
                 Ok(Reply::Error(error)) => return Err(TaskClientError::Rpc(error)),
                 Ok(Reply::Lost(lost)) if lost.kind == LostKind::Closed => {
                     return Err(self.closed_error(task));
@@ -67,7 +73,10 @@ impl Connection {
 
     /// What the peer told of this task. Of one that has ended nobody has to be asked any more.
     fn told_of(&self, task: &str, info: &RawJson) -> Result<TaskInfo, TaskClientError> {
-        let info = TaskInfo::read(info.as_raw())?;
+        let info = match self.modern.get() {
+            Some(_) => modern::info_of(info)?,
+            None => TaskInfo::read(info.as_raw())?,
+        };
         if info.task_id != task {
             return Err(other_task(task, &info.task_id));
         }
@@ -110,6 +119,9 @@ impl Connection {
                 "the peer does not declare tasks.cancel".to_owned(),
             ));
         }
+        if self.modern.get().is_some() {
+            return self.cancelled_modern(task, existed).await;
+        }
         let refused = match self
             .read("tasks/cancel", &json!({ "taskId": task }), Some(task))
             .await
@@ -126,12 +138,21 @@ impl Connection {
         }
     }
 
+    /// `tasks/cancel` for a task that nobody waits for any more.
+    pub(super) async fn cancel_only(self: &Arc<Self>, task: &str) -> Result<(), TaskClientError> {
+        match self.modern.get() {
+            Some(_) => self.cancel_modern(task).await,
+            None => self.cancel_task(task, true).await.map(drop),
+        }
+    }
+
     /// `tasks/list`, all pages.
     pub(super) async fn list_tasks(self: &Arc<Self>) -> Result<Vec<TaskInfo>, TaskClientError> {
         if !self.declares(|server| server.list) {
-            return Err(TaskClientError::TasksUnsupported(
-                "the peer does not declare tasks.list".to_owned(),
-            ));
+            return Err(TaskClientError::TasksUnsupported(match self.modern.get() {
+                Some(_) => "no tasks.list: 2026-07-28 has no such method".to_owned(),
+                None => "the peer does not declare tasks.list".to_owned(),
+            }));
         }
         let mut tasks = Vec::new();
         self.pages("tasks/list", "tasks", |task| {

@@ -17,6 +17,7 @@ use super::{
     error::error_data,
     link::{Inbound, Kind, Lost, LostKind, Outgoing, RENEWAL_ID},
     server::ServerFacts,
+    v2026_07_28::Passed,
     waiting::{Reply, TaskProgress},
 };
 use crate::wire::{envelope::Message, v2025_11_25::VERSION};
@@ -36,7 +37,17 @@ impl Transport<RoleClient> for Channel {
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         let connection = self.connection.clone();
         async move {
-            let outgoing = connection.outgoing(&message)?;
+            let outgoing = match connection.modern.get() {
+                None => connection.outgoing(&message)?,
+                Some(modern) => match modern.outgoing(&connection, &message).await? {
+                    Passed::On(outgoing) => outgoing,
+                    Passed::Answered(answer) => {
+                        connection.to_rmcp(*answer).await;
+                        return Ok(());
+                    }
+                    Passed::Dropped => return Ok(()),
+                },
+            };
             connection
                 .link
                 .send(outgoing)
@@ -93,10 +104,7 @@ impl Connection {
             bytes = serde_json::to_vec(&value)?;
             self.handshake().id = Some(id.clone());
         }
-        Ok(Outgoing {
-            bytes: bytes.into(),
-            kind,
-        })
+        Ok(Outgoing::new(bytes, kind))
     }
 
     pub(super) fn handshake(&self) -> std::sync::MutexGuard<'_, super::connection::Handshake> {
@@ -143,6 +151,9 @@ impl Connection {
             if handshake.id.as_ref() == Some(id) {
                 handshake.lost = Some(lost);
             }
+        }
+        if let Some(modern) = self.modern.get() {
+            modern.lost(id);
         }
         // rmcp would wait for ever.
         if let Ok(id) = serde_json::from_str::<RequestId>(id) {
@@ -196,11 +207,21 @@ impl Connection {
                     self.tools.changed();
                     return;
                 }
-                if let Message::Result { id, result } = &message
+                if let Some(modern) = self.modern.get() {
+                    match modern.answered(self, &message) {
+                        Passed::On(()) => {}
+                        Passed::Answered(answer) => return drop(rmcp.send(*answer).await),
+                        Passed::Dropped => return,
+                    }
+                } else if let Message::Result { id, result } = &message
                     && self.handshake().id.as_deref() == Some(id.get())
                 {
                     let _ = self.server.set(ServerFacts::read(result));
                 }
+            }
+            Message::Request { method, .. } if self.modern.get().is_some() => {
+                // There are none under this revision, and no responses of ours.
+                return tracing::debug!(%method, "a request of the server is ignored");
             }
             Message::Request { id, method, params } => {
                 if self.question(id, method, *params, via) {
@@ -208,7 +229,11 @@ impl Connection {
                 }
             }
             Message::Notification { method, params } => {
-                if self.notification(method, *params) {
+                let ours = match self.modern.get() {
+                    Some(modern) => modern.notification(self, method, *params, via),
+                    None => self.notification(method, *params),
+                };
+                if ours {
                     return;
                 }
             }
@@ -249,14 +274,7 @@ impl Connection {
                 }
                 true
             }
-            "notifications/progress" => {
-                let Some((token, step)) = params.and_then(progress) else {
-                    return false;
-                };
-                // A token of the caller's own is rmcp's (and the handler's) business too.
-                self.progressed(&token, &step);
-                token.starts_with("\"tc:")
-            }
+            "notifications/progress" => self.progress_came(params),
             "notifications/cancelled" => cancelled_id(params).is_some_and(|id| {
                 self.desk.withdrawn(&id)
                     || self
@@ -273,8 +291,27 @@ impl Connection {
     }
 }
 
+impl Connection {
+    /// Gives rmcp a message that did not come from the server.
+    pub(super) async fn to_rmcp(&self, message: RxJsonRpcMessage<RoleClient>) {
+        if let Some(to_rmcp) = self.to_rmcp.get().and_then(mpsc::WeakSender::upgrade) {
+            let _ = to_rmcp.send(message).await;
+        }
+    }
+
+    /// A step of something's progress; `false` leaves it to rmcp.
+    pub(super) fn progress_came(&self, params: Option<&RawValue>) -> bool {
+        let Some((token, step)) = params.and_then(progress) else {
+            return false;
+        };
+        // A token of the caller's own is rmcp's (and the handler's) business too.
+        self.progressed(&token, &step);
+        token.starts_with("\"tc:")
+    }
+}
+
 /// `params.requestId` as JSON text.
-fn cancelled_id(params: Option<&RawValue>) -> Option<String> {
+pub(super) fn cancelled_id(params: Option<&RawValue>) -> Option<String> {
     let params: Value = serde_json::from_str(params?.get()).ok()?;
     Some(params.get("requestId")?.to_string())
 }

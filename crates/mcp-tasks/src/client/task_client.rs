@@ -20,7 +20,11 @@ use super::{
     remote::spawn,
     server::ToolSupport,
 };
-use crate::TaskSupport;
+use crate::{
+    TaskSupport,
+    task::Generation,
+    wire::{v2025_11_25, v2026_07_28},
+};
 
 /// A connection to an MCP server whose tools may run as tasks.
 ///
@@ -104,18 +108,35 @@ impl TaskClient {
             .map_or("", |server| &server.version)
     }
 
-    /// Whether the server runs tool calls as tasks (`tasks.requests.tools.call`, under 2025-11-25), by what it last
-    /// declared: a new session may have begun since.
+    /// The generation of tasks that is spoken: what [`protocol_version`](Self::protocol_version) says has either those
+    /// of 2025-11-25, or the extension's of 2026-07-28, or none.
+    pub fn generation(&self) -> Generation {
+        match self.protocol_version() {
+            v2026_07_28::VERSION => Generation::V2026_07_28,
+            v2025_11_25::VERSION => Generation::V2025_11_25,
+            _ => Generation::Legacy,
+        }
+    }
+
+    /// Whether the server runs tool calls as tasks (`tasks.requests.tools.call` under 2025-11-25, the extension
+    /// `io.modelcontextprotocol/tasks` under 2026-07-28), by what it last declared: a new session may have begun since.
     pub fn supports_tasks(&self) -> bool {
         self.connection.declares(|server| server.call)
     }
 
     /// What the tool says of tasks (`execution.taskSupport`, under 2025-11-25); `Forbidden` if it does not say, or is not
-    /// listed. The list of tools is asked for once, and again after it has changed.
+    /// listed. The list of tools is asked for once, and again after it has changed. Under 2026-07-28 tools say nothing,
+    /// and the server decides: `Optional` for all of a server that declares the extension.
     ///
     /// # Errors
     /// What failed on the way.
     pub async fn task_support(&self, tool: &str) -> Result<TaskSupport, TaskClientError> {
+        if self.connection.modern.get().is_some() {
+            return Ok(match self.supports_tasks() {
+                true => TaskSupport::Optional,
+                false => TaskSupport::Forbidden,
+            });
+        }
         Ok(match self.connection.tool_support(tool).await? {
             ToolSupport::Forbidden => TaskSupport::Forbidden,
             ToolSupport::Optional => TaskSupport::Optional,
@@ -201,7 +222,8 @@ impl TaskClient {
     /// All tasks that the server lists for us (`tasks/list`, every page).
     ///
     /// # Errors
-    /// `TasksUnsupported` if the server does not declare `tasks.list`, `Protocol` for pages that never end.
+    /// `TasksUnsupported` if the server does not declare `tasks.list` (2026-07-28 has no list), `Protocol` for pages that
+    /// never end.
     pub async fn list_tasks(&self) -> Result<Vec<TaskInfo>, TaskClientError> {
         self.connection.list_tasks().await
     }

@@ -82,7 +82,10 @@ impl Drop for InFlight {
             return;
         }
         let Some(abandon) = self.abandon else { return };
-        if abandon == Abandon::Notify {
+        // Where the request has a stream of its own, closing that says it (2026-07-28).
+        let closing_says_it =
+            self.connection.modern.get().is_some() && self.connection.link.has_streams();
+        if abandon == Abandon::Notify && !closing_says_it {
             let params = serde_json::json!({
                 "requestId": format!("tc:{}", self.number),
                 "reason": "the caller no longer waits",

@@ -10,7 +10,7 @@ use axum::{
 };
 use mcp_tasks::{
     Tasks,
-    client::{TaskClient, TaskClientBuilder},
+    client::{ProtocolChoice, TaskClient, TaskClientBuilder},
 };
 use rmcp::{ClientHandler, transport::StreamableHttpServerConfig};
 use serde_json::Value;
@@ -65,11 +65,13 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
+    /// With 2025-11-25.
     pub(crate) async fn connect<H: ClientHandler>(
         way: Way,
         tasks: &Tasks,
         builder: TaskClientBuilder<H>,
     ) -> Self {
+        let builder = builder.protocol(ProtocolChoice::V2025_11_25);
         match way {
             Way::Pipe => {
                 let (read, write, heard) = overheard(tasks.clone());

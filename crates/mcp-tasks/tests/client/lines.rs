@@ -588,6 +588,8 @@ async fn what_overtakes_the_handle_is_not_missed() {
 async fn a_child_process_is_a_server_and_ends_with_the_client() {
     let folder = tempfile::tempdir().unwrap();
     let script = r#"
+        read discover
+        echo '{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"not yet"}}'
         read hello
         echo '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}}}'
         read initialized

@@ -59,10 +59,67 @@ pub(crate) fn question(id: Value, key: Option<&str>) -> Value {
         "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}})
 }
 
+pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
+pub(crate) const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// What a server of 2026-07-28 with tasks says of itself.
+pub(crate) fn discovered() -> Value {
+    json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "ttlMs": 0, "cacheScope": "private",
+        "capabilities": {"tools": {"listChanged": true}, "extensions": {EXTENSION: {}}},
+        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "script", "version": "1"}}})
+}
+
+/// The task `T` as 2026-07-28 tells it, with what hangs on its status.
+pub(crate) fn detailed(status: &str, more: Value) -> Value {
+    let mut task = json!({"resultType": "complete", "taskId": "T", "status": status,
+        "createdAt": "2026-07-28T10:30:00Z", "lastUpdatedAt": "2026-07-28T10:30:00Z",
+        "ttlMs": 60000, "pollIntervalMs": 200});
+    for (name, value) in more.as_object().unwrap() {
+        task[name] = value.clone();
+    }
+    task
+}
+
+/// The handle of `T`.
+pub(crate) fn handle() -> Value {
+    detailed("working", json!({"resultType": "task"}))
+}
+
+/// `T` with its result.
+pub(crate) fn completed(result: &str) -> Value {
+    detailed("completed", json!({"result": text(result)}))
+}
+
+/// `T` with a question under each key.
+pub(crate) fn asking(keys: &[&str]) -> Value {
+    let mut requests = json!({});
+    for key in keys {
+        requests[key] = asked();
+    }
+    detailed("input_required", json!({"inputRequests": requests}))
+}
+
+/// A question inside a result.
+pub(crate) fn asked() -> Value {
+    json!({"method": "elicitation/create", "params": {"mode": "form", "message": "Who?",
+        "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}})
+}
+
+/// The answer that asks first.
+pub(crate) fn input_required(more: Value) -> Value {
+    let mut result = json!({"resultType": "input_required"});
+    for (name, value) in more.as_object().unwrap() {
+        result[name] = value.clone();
+    }
+    result
+}
+
 /// The server's end of a line connection.
 pub(crate) struct Script {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     out: WriteHalf<DuplexStream>,
+    /// Whether it gets `server/discover` to see; else that is refused without a word.
+    pub(crate) modern: bool,
 }
 
 impl Script {
@@ -74,15 +131,40 @@ impl Script {
             Self {
                 lines: BufReader::new(read).lines(),
                 out,
+                modern: false,
             },
             tokio::io::split(theirs),
         )
     }
 
+    /// The same, of 2026-07-28.
+    pub(crate) fn modern_pair() -> (Self, (ReadHalf<DuplexStream>, WriteHalf<DuplexStream>)) {
+        let (script, io) = Self::pair();
+        let modern = true;
+        (Self { modern, ..script }, io)
+    }
+
+    /// Answers `server/discover`, and nothing else.
+    pub(crate) async fn discover(&mut self) -> Value {
+        self.serve("server/discover", discovered()).await
+    }
+
+    /// `server/discover`, and the creation of `T`.
+    pub(crate) async fn until_handle(&mut self) -> Value {
+        self.discover().await;
+        self.serve("tools/call", handle()).await
+    }
+
     /// The next message of the client; `None` when it is gone.
     pub(crate) async fn next(&mut self) -> Option<Value> {
-        let line = self.lines.next_line().await.unwrap()?;
-        Some(serde_json::from_str(&line).unwrap())
+        loop {
+            let line = self.lines.next_line().await.unwrap()?;
+            let message: Value = serde_json::from_str(&line).unwrap();
+            if self.modern || message["method"] != "server/discover" {
+                return Some(message);
+            }
+            self.send(refusal(&message, -32601, "what is that?")).await;
+        }
     }
 
     /// The next message, which has to be this method.
@@ -204,7 +286,17 @@ pub(crate) struct HttpScript {
 }
 
 impl HttpScript {
+    /// One that knows no `server/discover`.
     pub(crate) async fn start() -> Self {
+        Self::begin(false).await
+    }
+
+    /// One that gets everything to see.
+    pub(crate) async fn modern() -> Self {
+        Self::begin(true).await
+    }
+
+    async fn begin(modern: bool) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (to_posts, posts) = mpsc::unbounded_channel();
@@ -214,6 +306,14 @@ impl HttpScript {
             async move {
                 let (parts, body) = request.into_parts();
                 let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
+                let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+                if !modern && body["method"] == "server/discover" {
+                    let what = "Bad Request: no session";
+                    return Response::builder()
+                        .status(400)
+                        .body(Body::from(what))
+                        .unwrap();
+                }
                 let (reply, response) = oneshot::channel();
                 let queue = if parts.method == Method::GET {
                     to_gets
@@ -223,7 +323,7 @@ impl HttpScript {
                 let _ = queue.send(Exchange {
                     method: parts.method,
                     headers: parts.headers,
-                    body: serde_json::from_slice(&body).unwrap_or_default(),
+                    body,
                     reply,
                 });
                 response.await.unwrap_or_else(|_| {

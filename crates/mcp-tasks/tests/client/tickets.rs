@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use mcp_tasks::{
     Elicitation, TaskContext, TaskError, TaskTool, Tasks,
-    client::{CallOptions, Endpoint, TaskClient, TaskClientError, TaskEvent, TaskStatus, Ticket},
+    client::{
+        CallOptions, Endpoint, ProtocolChoice, TaskClient, TaskClientError, TaskEvent, TaskStatus,
+        Ticket,
+    },
 };
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -56,17 +59,18 @@ impl World {
     }
 
     async fn connect(&self, way: Way, person: &Namer) -> TaskClient {
+        self.speaking(ProtocolChoice::Auto, way, person).await
+    }
+
+    async fn speaking(&self, choice: ProtocolChoice, way: Way, person: &Namer) -> TaskClient {
+        let builder = TaskClient::builder(person.clone()).protocol(choice);
         match way {
-            Way::Http => TaskClient::http(person.clone(), &self.served.url)
-                .await
-                .unwrap(),
+            Way::Http => builder.http(&self.served.url).await.unwrap(),
             Way::Lines => {
                 let (ours, theirs) = tokio::io::duplex(1 << 16);
                 let tasks = self.tasks.clone();
                 tokio::spawn(async move { tasks.serve(Greeter, tokio::io::split(theirs)).await });
-                TaskClient::connect(person.clone(), tokio::io::split(ours))
-                    .await
-                    .unwrap()
+                builder.connect(tokio::io::split(ours)).await.unwrap()
             }
         }
     }
@@ -120,6 +124,17 @@ impl rmcp::ClientHandler for Namer {
     }
 }
 
+const BOTH: [(ProtocolChoice, &str); 2] = [
+    (ProtocolChoice::V2025_11_25, "2025-11-25"),
+    (ProtocolChoice::V2026_07_28, "2026-07-28"),
+];
+
+/// Each way, with each revision.
+fn all_ways() -> impl Iterator<Item = (Way, ProtocolChoice, &'static str)> {
+    let ways = [Way::Http, Way::Lines].into_iter();
+    ways.flat_map(|way| BOTH.map(|(choice, version)| (way, choice, version)))
+}
+
 /// Through JSON, as another process would get it.
 fn stored(ticket: &Ticket) -> Ticket {
     Ticket::from_json(&ticket.to_json()).unwrap()
@@ -128,10 +143,10 @@ fn stored(ticket: &Ticket) -> Ticket {
 // F-36
 #[tokio::test]
 async fn a_task_in_the_middle_of_a_question_is_taken_up_and_answered_ones_are_not_asked_again() {
-    for way in [Way::Http, Way::Lines] {
+    for (way, choice, version) in all_ways() {
         let world = World::new().await;
         let (ada, bob) = (Namer::new("Ada", false), Namer::new("Bob", true));
-        let client = world.connect(way, &ada).await;
+        let client = world.speaking(choice, way, &ada).await;
         let mut events = client.call_tool_stream(call("twice"), CallOptions::new());
         let Some(TaskEvent::Created(_)) = events.next().await else {
             panic!("{way:?}: no task")
@@ -147,13 +162,13 @@ async fn a_task_in_the_middle_of_a_question_is_taken_up_and_answered_ones_are_no
         drop(other);
         let ticket = reading.await.unwrap().ticket();
         assert_eq!(ticket.tool(), Some("twice"));
-        assert_eq!(ticket.protocol_version(), "2025-11-25");
+        assert_eq!(ticket.protocol_version(), version);
         assert_eq!(
             *ticket.endpoint() == Endpoint::Streams,
             way == Way::Lines,
             "{ticket:?}"
         );
-        let client = world.connect(way, &bob).await;
+        let client = world.speaking(choice, way, &bob).await;
         let task = client.resume(&stored(&ticket)).unwrap();
         assert_eq!(task.ticket().task_id(), ticket.task_id());
         assert_eq!(text_of(&task.result().await.unwrap()), "Ada Bob", "{way:?}");
@@ -165,10 +180,10 @@ async fn a_task_in_the_middle_of_a_question_is_taken_up_and_answered_ones_are_no
 // F-35, F-36
 #[tokio::test]
 async fn finished_cancelled_and_expired_tasks_are_told_apart_by_whoever_resumes() {
-    for way in [Way::Http, Way::Lines] {
+    for (way, choice, _) in all_ways() {
         let world = World::new().await;
         let person = Namer::new("Ada", true);
-        let client = world.connect(way, &person).await;
+        let client = world.speaking(choice, way, &person).await;
         let make = async |tool: &'static str, options: CallOptions| {
             client.call_tool_task(call(tool), options).await.unwrap()
         };
@@ -184,7 +199,7 @@ async fn finished_cancelled_and_expired_tasks_are_told_apart_by_whoever_resumes(
         // The least that the server grants is a second.
         tokio::time::sleep(Duration::from_millis(1500)).await;
 
-        let client = world.connect(way, &person).await;
+        let client = world.speaking(choice, way, &person).await;
         let [finished, failed, cancelled, expired] =
             tickets.map(|ticket| client.resume(&ticket).unwrap());
         for _ in 0..2 {
@@ -201,6 +216,11 @@ async fn finished_cancelled_and_expired_tasks_are_told_apart_by_whoever_resumes(
             "{error}"
         );
         assert_eq!(cancelled.get().await.unwrap().status, TaskStatus::Cancelled);
+        if choice == ProtocolChoice::V2026_07_28 {
+            // There no time to live can be asked for.
+            assert_eq!(expired.get().await.unwrap().status, TaskStatus::Completed);
+            continue;
+        }
         for error in [
             expired.get().await.unwrap_err(),
             expired.result().await.unwrap_err(),

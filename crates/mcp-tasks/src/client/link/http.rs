@@ -157,12 +157,14 @@ impl Shared {
         let (mut refused, mut renewed) = (false, false);
         loop {
             let session = match &message.kind {
+                _ if message.headers.is_some() => Session::default(),
                 Kind::Initialize(_) => Session::default(),
                 _ => self.session.borrow().clone(),
             };
             let request = self.request_in(&session, http::Method::POST, refused);
             let response = request
                 .await
+                .headers(message.headers.clone().unwrap_or_default())
                 .header(CONTENT_TYPE, "application/json")
                 .header(ACCEPT, "application/json, text/event-stream")
                 .body(message.bytes.clone())
@@ -220,15 +222,12 @@ impl Shared {
         let mut hello: Value = serde_json::from_slice(&hello).unwrap_or_default();
         hello["id"] = serde_json::from_str(RENEWAL_ID).unwrap_or_default();
         let id: Arc<str> = RENEWAL_ID.into();
-        let message = Outgoing {
-            bytes: hello.to_string().into(),
-            kind: Kind::Initialize(id.clone()),
-        };
+        let message = Outgoing::new(hello.to_string(), Kind::Initialize(id.clone()));
         let Reply::Stream(response) = accepted(self.post(&message).await?, &id).await? else {
             return Err(no_session("initialize was refused"));
         };
         let session = response.headers().get(SESSION_ID).cloned();
-        let answer = self.read_answer(response, &id, None).await?;
+        let answer = self.read_answer(response, &id, None, true).await?;
         let Some(version) = version_of(&answer) else {
             return Err(no_session("initialize was refused"));
         };
@@ -240,10 +239,10 @@ impl Shared {
         });
         self.deliver_beside(answer);
         let initialized = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-        self.tell(&Outgoing {
-            bytes: Bytes::from_static(initialized),
-            kind: Kind::Initialized,
-        })
+        self.tell(&Outgoing::new(
+            Bytes::from_static(initialized),
+            Kind::Initialized,
+        ))
         .await
     }
 
@@ -269,7 +268,8 @@ impl Shared {
             Reply::Answer(bytes) => self.deliver(bytes, Some(id)).await,
             Reply::Stream(response) => {
                 let session = response.headers().get(SESSION_ID).cloned();
-                let answer = self.read_answer(response, id, Some(id)).await?;
+                let resume = message.headers.is_none();
+                let answer = self.read_answer(response, id, Some(id), resume).await?;
                 if initialize {
                     self.session.send_modify(|known| {
                         known.id = session;
@@ -283,11 +283,13 @@ impl Shared {
     }
 
     /// The answer to the request `id` from a 2xx reply; what comes before it goes to the channel if `via` is given.
+    /// `resume`: whether a stream that breaks may be taken up again.
     async fn read_answer(
         &self,
         response: Response,
         id: &str,
         via: Option<&Arc<str>>,
+        resume: bool,
     ) -> Result<Bytes, Lost> {
         let kind = content_type(&response);
         if kind == "application/json" {
@@ -336,7 +338,7 @@ impl Shared {
             };
             events = loop {
                 let lost = |why: &str| Lost::new(LostKind::Transient, true, why);
-                if cursor.last_event_id.is_none() || backoff.tries() >= RESUMES {
+                if !resume || cursor.last_event_id.is_none() || backoff.tries() >= RESUMES {
                     return Err(lost(&ended));
                 }
                 tokio::time::sleep(cursor.wait(&mut backoff)).await;
@@ -450,6 +452,10 @@ impl Link for HttpLink {
         if let Some(open) = lock(&self.shared.open).remove(id) {
             open.cancel();
         }
+    }
+
+    fn has_streams(&self) -> bool {
+        true
     }
 
     async fn finished(&self) {

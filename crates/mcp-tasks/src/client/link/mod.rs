@@ -31,6 +31,19 @@ pub(crate) struct Outgoing {
     pub(crate) bytes: Bytes,
     /// What it is.
     pub(crate) kind: Kind,
+    /// What HTTP repeats of it in headers, under a revision without sessions; `None` under one with sessions.
+    pub(crate) headers: Option<::http::HeaderMap>,
+}
+
+impl Outgoing {
+    /// A message of a revision with sessions.
+    pub(crate) fn new(bytes: impl Into<Bytes>, kind: Kind) -> Self {
+        Self {
+            bytes: bytes.into(),
+            kind,
+            headers: None,
+        }
+    }
 }
 
 /// What a message to the server is.
@@ -140,6 +153,11 @@ pub(crate) trait Link: Send + Sync + 'static {
 
     /// Nobody waits for the answer to this request (JSON text of its id) any more.
     fn abort(&self, id: &str);
+
+    /// Whether each request has a stream of its own (HTTP): closing that withdraws the request.
+    fn has_streams(&self) -> bool {
+        false
+    }
 
     /// Waits until the link, told to stop, has said goodbye.
     async fn finished(&self);

@@ -28,7 +28,9 @@ pub(super) async fn accepted(response: Response, id: &str) -> Result<Reply, Lost
     let json = content_type(&response) == "application/json";
     let text = body(response, 64 << 10).await.unwrap_or_default();
     let credentials = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-    if json && !credentials && answers(&text, id) {
+    // What it says of the wait is in a header, which an answer has no room for.
+    let wait = status == StatusCode::TOO_MANY_REQUESTS && retry_after.is_some();
+    if json && !credentials && !wait && answers(&text, id) {
         return Ok(Reply::Answer(text));
     }
     Err(refused(status, retry_after, &text))

@@ -4,6 +4,8 @@
 mod answer;
 mod meta;
 mod notification;
+#[cfg(feature = "client")]
+pub mod reading;
 mod request;
 
 use serde::Deserialize;
