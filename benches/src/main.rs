@@ -4,6 +4,7 @@
 //! the machine. What is compared is served by a child process of the same build and asked by the same generator. See
 //! `docs/benchmarks.md`.
 
+mod augmented;
 mod child;
 mod cycles;
 mod fetch;
@@ -22,11 +23,12 @@ use std::{path::PathBuf, time::Duration};
 type Fallible<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 const USAGE: &str = "\
-usage: mcp-tasks-bench [get] [cycles] [wake] [rounds] [retained] [memory] [all] [options]
+usage: mcp-tasks-bench [get] [cycles] [wake] [rounds] [augmented] [retained] [memory] [all] [options]
   get          tasks/get over HTTP, beside a bare handler and beside rmcp
   cycles       create + complete + fetch, in memory and in SQLite; group commit
   wake         from the end of a task to the bytes of a waiting tasks/result, or of a subscription
   rounds       a plain call of 2026-07-28, and one that asks
+  augmented    a plain call of an augmented tool, beside the same server without tasks
   retained     tasks/get and creation while many tasks are kept
   memory       resident memory per task
 options:
@@ -84,7 +86,9 @@ fn main() -> Fallible<()> {
                 println!("{USAGE}");
                 return Ok(());
             }
-            "get" | "cycles" | "wake" | "rounds" | "retained" | "memory" | "all" => parts.push(arg),
+            "get" | "cycles" | "wake" | "rounds" | "augmented" | "retained" | "memory" | "all" => {
+                parts.push(arg)
+            }
             _ => return Err(format!("{arg}: unknown\n{USAGE}").into()),
         }
     }
@@ -98,6 +102,7 @@ fn main() -> Fallible<()> {
         ("cycles", cycles::run),
         ("wake", wake::run),
         ("rounds", rounds::run),
+        ("augmented", augmented::run),
         ("retained", retained::run),
         ("memory", memory::run),
     ] {

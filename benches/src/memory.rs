@@ -1,6 +1,6 @@
 //! Resident memory per task, each figure in a process of its own.
 
-use std::{io::BufRead, sync::Arc};
+use std::{io::BufRead, sync::Arc, time::Duration};
 
 use mcp_tasks::{store::MemoryStore, task::Owner};
 
@@ -9,7 +9,7 @@ use crate::{
     child::Server,
     load::{self, Work, next_id},
     measure::{grouped, resident, table},
-    messages::{Calls, Template, connect},
+    messages::{Calls, Template, connect, create, has},
     serve::{call, fill, tasks},
 };
 
@@ -75,6 +75,16 @@ pub(crate) fn run(plan: &Plan) -> Fallible<()> {
         count,
         each,
     ));
+    for (tool, status, name, count) in [
+        ("asks", "\"input_required\"", "waits for an answer", 1_000),
+        ("asks", "\"input_required\"", "waits for an answer", 10_000),
+        ("stays", "\"working\"", "works", 1_000),
+    ] {
+        let name = format!("an augmented tool that {name}, called over HTTP");
+        let count = plan.pick(count, count.min(1_000));
+        let each = load::runtime()?.block_on(parked(tool, status, count))?;
+        rows.push(row(&name, count, each));
+    }
     table(
         "## Resident memory per task, memory store",
         &["tasks", "how many", "bytes each"],
@@ -104,6 +114,39 @@ async fn over_http(count: usize) -> Fallible<usize> {
         let (head, body) = conn.ask(&request).await?;
         if !calls.check(0, id, 0, &head, body) {
             return Err(format!("no task: {}", String::from_utf8_lossy(body)).into());
+        }
+    }
+    let after = resident(server.pid()).ok_or("the system does not tell")?;
+    Ok(after.saturating_sub(before) / count.max(1))
+}
+
+/// What a running tool of the inner server takes as a task: its call, its peer, the HTTP request it came with. All of them
+/// are there at once.
+async fn parked(tool: &str, status: &str, count: usize) -> Fallible<usize> {
+    let server = Server::start(&["augmented"])?;
+    let (mut conn, speech) = connect(server.addr, false).await?;
+    let get = Template::get(&speech);
+    let mut before = 0;
+    // What comes once comes before.
+    for (number, tasks) in [1000, count].into_iter().enumerate() {
+        if number == 1 {
+            before = resident(server.pid()).ok_or("the system does not tell")?;
+        }
+        let mut ids = Vec::with_capacity(tasks);
+        for _ in 0..tasks {
+            let id = create(&mut conn, &speech, tool).await?;
+            ids.push(id.ok_or("no task was made")?);
+        }
+        for id in ids {
+            let mut request = Vec::new();
+            while {
+                request.clear();
+                get.write(next_id(), &id, &mut request);
+                let (_, body) = conn.ask(&request).await?;
+                !has(body, status.as_bytes())
+            } {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
         }
     }
     let after = resident(server.pid()).ok_or("the system does not tell")?;

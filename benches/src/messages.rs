@@ -94,6 +94,12 @@ impl Template {
         )
     }
 
+    /// The same by a client of 2025-11-25, in its session.
+    pub(crate) fn plain_in(speech: &Speech, tool: &str) -> Self {
+        let params = format!(r#""name":"{tool}","arguments":{{}}"#);
+        Self::new(speech, "tools/call", tool, &params)
+    }
+
     /// A subscription to some task.
     pub(crate) fn listen() -> Self {
         let params = format!(r#""notifications":{{"taskIds":["{TASK}"]}}"#);
@@ -167,7 +173,7 @@ pub(crate) fn has(body: &[u8], wanted: &[u8]) -> bool {
 pub(crate) async fn initialize(conn: &mut Conn) -> Fallible<Speech> {
     let body = concat!(
         r#"{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-11-25","#,
-        r#""clientInfo":{"name":"bench","version":"1"},"capabilities":{}}}"#
+        r#""clientInfo":{"name":"bench","version":"1"},"capabilities":{"elicitation":{}}}}"#
     );
     let (head, answer) = conn.ask(post("", body).as_bytes()).await?;
     let answer = String::from_utf8_lossy(answer).into_owned();
@@ -258,6 +264,20 @@ impl Work for Calls {
 
     fn check(&self, _: usize, id: u64, _: usize, head: &Head, body: &[u8]) -> bool {
         head.status == 200 && answers(body, id) && has(body, br#""taskId":""#)
+    }
+}
+
+/// A plain call, over and over.
+pub(crate) struct PlainCalls(pub(crate) Vec<Template>);
+
+impl Work for PlainCalls {
+    fn request(&self, conn: usize, id: u64, out: &mut Vec<u8>) -> usize {
+        self.0[conn].write(id, "", out);
+        0
+    }
+
+    fn check(&self, _: usize, id: u64, _: usize, head: &Head, body: &[u8]) -> bool {
+        head.status == 200 && answers(body, id) && has(body, br#""text":"done""#)
     }
 }
 

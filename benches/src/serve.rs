@@ -36,7 +36,7 @@ use rmcp::{
 };
 use serde_json::Value;
 
-use crate::Fallible;
+use crate::{Fallible, augmented};
 
 /// How many tasks of `turn` are kept.
 const TURN: usize = 512;
@@ -74,6 +74,10 @@ pub(crate) fn main(args: &[String]) -> Fallible<()> {
                     let ids = demo.fill(retained).await;
                     (demo.app(kind == "rmcp-json"), ids)
                 }
+                "ordinary" | "ordinary-json" => {
+                    (augmented::alone(kind == "ordinary-json"), Vec::new())
+                }
+                "augmented" => (augmented::in_front()?, Vec::new()),
                 other => return Err(format!("serve {other:?}: unknown").into()),
             };
             let listener = listen().await?;

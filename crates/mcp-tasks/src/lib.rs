@@ -65,3 +65,7 @@ struct Generations;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/migrating.md")]
 struct Migrating;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/adopting.md")]
+struct Adopting;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// A client of protocol revision 2025-11-25.
+/// A client of protocol revision 2025-11-25, or of another one where it says so.
 pub trait Client {
     /// Sends a request and reads messages until its answer comes, which is returned whole. Every other message is
     /// given to `seen` before; what that returns for a request of the server is sent as the result of it.

@@ -168,7 +168,9 @@ impl Http {
         if let Some(token) = &self.bearer {
             head += &format!("authorization: Bearer {token}\r\n");
         }
-        if let Some(session) = &self.session {
+        if message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28" {
+            head += &once_headers(message);
+        } else if let Some(session) = &self.session {
             head += &format!("mcp-session-id: {session}\r\nmcp-protocol-version: 2025-11-25\r\n");
         }
         let mut stream = TcpStream::connect(&self.authority)?;
@@ -199,6 +201,20 @@ impl Http {
             body,
         })
     }
+}
+
+/// What a message of 2026-07-28 repeats in its headers.
+fn once_headers(message: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let params = &message["params"];
+    let mut headers = format!(
+        "mcp-protocol-version: 2026-07-28\r\nmcp-method: {}\r\n",
+        text(&message["method"])
+    );
+    if let Some(name) = params.get("name").or(params.get("taskId")) {
+        headers += &format!("mcp-name: {}\r\n", text(name));
+    }
+    headers
 }
 
 fn read_line(read: &mut impl BufRead) -> std::io::Result<String> {

@@ -82,10 +82,15 @@ struct Listening {
     acknowledged: Option<oneshot::Sender<()>>,
 }
 
+/// Boxed: a channel has room for many at once from the beginning, and they are large.
+pub(super) type ToInner = Box<RxJsonRpcMessage<RoleServer>>;
+/// The same for what rmcp sends.
+pub(super) type FromInner = Box<TxJsonRpcMessage<RoleServer>>;
+
 /// rmcp's end of a channel.
 pub(super) struct Chan {
-    pub(super) rx: mpsc::Receiver<RxJsonRpcMessage<RoleServer>>,
-    pub(super) tx: mpsc::Sender<TxJsonRpcMessage<RoleServer>>,
+    pub(super) rx: mpsc::Receiver<ToInner>,
+    pub(super) tx: mpsc::Sender<FromInner>,
 }
 
 impl Transport<RoleServer> for Chan {
@@ -97,14 +102,14 @@ impl Transport<RoleServer> for Chan {
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         let tx = self.tx.clone();
         async move {
-            tx.send(message)
+            tx.send(Box::new(message))
                 .await
                 .map_err(|_| io::Error::other("the connection is closed"))
         }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
-        self.rx.recv().await
+        self.rx.recv().await.map(|message| *message)
     }
 
     async fn close(&mut self) -> io::Result<()> {
@@ -228,7 +233,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// The running rmcp instances of a connection.
 #[derive(Default)]
-struct Inner(HashMap<Era, mpsc::Sender<RxJsonRpcMessage<RoleServer>>>);
+struct Inner(HashMap<Era, mpsc::Sender<ToInner>>);
 
 impl Connection {
     async fn read_lines<H, R>(
@@ -542,7 +547,7 @@ impl Connection {
             Entry::Vacant(_) if !is_request => return false,
             Entry::Vacant(new) => new.insert(self.start(era, handler, work)),
         };
-        if sender.send(typed).await.is_ok() {
+        if sender.send(Box::new(typed)).await.is_ok() {
             return true;
         }
         inner.0.remove(&era);
@@ -561,7 +566,7 @@ impl Connection {
         era: Era,
         handler: &Arc<H>,
         work: &mut Work,
-    ) -> mpsc::Sender<RxJsonRpcMessage<RoleServer>> {
+    ) -> mpsc::Sender<ToInner> {
         let (to_inner, rx) = mpsc::channel(64);
         let (tx, mut from_inner) = mpsc::channel(64);
         let handler = handler.clone();

@@ -9,12 +9,12 @@ use rmcp::{
         CallToolRequestParams, CallToolResponse, InitializeRequestParams, ListToolsResult,
         NumberOrString, PaginatedRequestParams, ServerConfig, Tool,
     },
-    service::{RequestContext, RunningService, RxJsonRpcMessage, TxJsonRpcMessage},
+    service::{RequestContext, RunningService},
 };
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::server::stdio::Chan;
+use crate::server::stdio::{Chan, FromInner, ToInner};
 
 /// The most pages of a list of tools.
 const PAGES: usize = 1000;
@@ -83,9 +83,9 @@ fn no_handler(error: &io::Error) -> ErrorData {
 pub(super) struct Client {
     running: RunningService<RoleServer, PeerOnly>,
     /// What the tools send to their client.
-    pub(super) sent: mpsc::Receiver<TxJsonRpcMessage<RoleServer>>,
+    pub(super) sent: mpsc::Receiver<FromInner>,
     /// The answers to that.
-    pub(super) answers: mpsc::Sender<RxJsonRpcMessage<RoleServer>>,
+    pub(super) answers: mpsc::Sender<ToInner>,
 }
 
 /// Only there so that a peer exists: nothing is ever asked of it.

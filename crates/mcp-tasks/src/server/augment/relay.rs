@@ -27,9 +27,9 @@ impl Relay {
     pub(super) fn take(
         &mut self,
         cx: &TaskContext,
-        message: TxJsonRpcMessage<RoleServer>,
+        message: &TxJsonRpcMessage<RoleServer>,
     ) -> Option<Asked> {
-        let (id, value) = match &message {
+        let (id, value) = match message {
             JsonRpcMessage::Request(request) => (
                 serde_json::to_value(&request.id).ok(),
                 serde_json::to_value(&request.request).ok()?,

@@ -118,10 +118,10 @@ impl InnerBody {
         let ended = loop {
             tokio::select! {
                 biased;
-                Some(message) = client.sent.recv() => asked.extend(relay.take(cx, message)),
+                Some(message) = client.sent.recv() => asked.extend(relay.take(cx, &message)),
                 Some(answer) = asked.next(), if !asked.is_empty() => {
                     if let Some(answer) = answer {
-                        let _ = client.answers.send(answer).await;
+                        let _ = client.answers.send(Box::new(answer)).await;
                     }
                 }
                 () = cx.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
@@ -130,7 +130,7 @@ impl InnerBody {
         };
         // What was sent before the end is told before it.
         while let Ok(message) = client.sent.try_recv() {
-            relay.take(cx, message);
+            relay.take(cx, &message);
         }
         ended.map_err(TaskError::from)
     }
