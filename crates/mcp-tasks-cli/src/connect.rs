@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use mcp_tasks::client::{ProtocolChoice, TaskClient, TaskClientBuilder};
+use mcp_tasks::client::{TaskClient, TaskClientBuilder};
 use rmcp::ClientHandler;
 use tokio::{process::Command, sync::Notify};
 
@@ -143,8 +143,7 @@ async fn connect<H: ClientHandler>(
 
 /// What all connections have in common. (An option that forces a protocol generation belongs here.)
 fn settings<H: ClientHandler>(builder: TaskClientBuilder<H>) -> TaskClientBuilder<H> {
-    // What the commands tell of a task (progress, a ttl, lists) is that of 2025-11-25 as yet.
-    builder.protocol(ProtocolChoice::V2025_11_25)
+    builder
 }
 
 fn child(
