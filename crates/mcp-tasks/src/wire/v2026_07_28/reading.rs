@@ -245,6 +245,13 @@ pub fn granted(params: Option<&RawValue>) -> Vec<String> {
 }
 
 fn parse<'a, T: Deserialize<'a>>(what: &str, raw: &'a RawValue) -> Result<T, String> {
+    // A list would be read as members in order.
+    if !raw.get().starts_with('{') {
+        return Err(format!(
+            "{what} must be an object, got {}",
+            excerpt(raw.get())
+        ));
+    }
     serde_json::from_str(raw.get()).map_err(|error| {
         let got = excerpt(raw.get());
         format!("{what} cannot be read: {error}: {got}")
