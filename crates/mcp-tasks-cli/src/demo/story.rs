@@ -6,7 +6,9 @@ use std::{
     time::Duration,
 };
 
-use mcp_tasks::client::{CallOptions, TaskClient, TaskEvent, TaskStatus, TaskStream};
+use mcp_tasks::client::{
+    CallOptions, ProtocolChoice, TaskClient, TaskEvent, TaskStatus, TaskStream,
+};
 use rmcp::model::{CallToolRequestParams, CallToolResult, JsonObject};
 use serde_json::json;
 
@@ -63,7 +65,10 @@ impl Story {
             self.db.display()
         );
         self.printer.note(started);
-        let connecting = TaskClient::http(self.person.clone(), &url);
+        // The story counts steps of progress, which are no events of 2026-07-28.
+        let connecting = TaskClient::builder(self.person.clone())
+            .protocol(ProtocolChoice::V2025_11_25)
+            .http(&url);
         let client = within("connecting to the server", connecting)
             .await?
             .map_err(|e| Failure::at("connecting to the server")(&e))?;

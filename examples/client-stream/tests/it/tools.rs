@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mcp_tasks::client::{
-    CallOptions, TaskClient, TaskClientError, TaskEvent, TaskPreference, TaskStatus,
+    CallOptions, ProtocolChoice, TaskClient, TaskClientError, TaskEvent, TaskPreference, TaskStatus,
 };
 use serde_json::{Value, json};
 
@@ -14,16 +14,17 @@ use crate::{
     soon, text_of, words,
 };
 
-/// A client of each transport, and the server that one of them needs.
+/// A client of each transport, with 2025-11-25, and the server that one of them needs.
 async fn clients() -> (Listening, Person, [TaskClient; 2]) {
+    clients_with(ProtocolChoice::V2025_11_25).await
+}
+
+async fn clients_with(choice: ProtocolChoice) -> (Listening, Person, [TaskClient; 2]) {
     let server = Listening::start("127.0.0.1:0", &[]).await;
     let (person, _) = Person::new();
-    let http = soon(TaskClient::http(person.clone(), &server.url))
-        .await
-        .unwrap();
-    let stdio = soon(TaskClient::child(person.clone(), on_stdio(&[])))
-        .await
-        .unwrap();
+    let builder = || TaskClient::builder(person.clone()).protocol(choice);
+    let http = soon(builder().http(&server.url)).await.unwrap();
+    let stdio = soon(builder().child(on_stdio(&[]))).await.unwrap();
     (server, person, [http, stdio])
 }
 
@@ -39,7 +40,13 @@ async fn result(client: &TaskClient, tool: &'static str, arguments: Value) -> St
 
 #[tokio::test]
 async fn every_tool_gives_its_result() {
-    let (_server, person, clients) = clients().await;
+    for choice in [ProtocolChoice::V2025_11_25, ProtocolChoice::V2026_07_28] {
+        every_result(choice).await;
+    }
+}
+
+async fn every_result(choice: ProtocolChoice) {
+    let (_server, person, clients) = clients_with(choice).await;
     let cases = [
         ("slow_echo", json!({"text": "a"}), "a"),
         (
