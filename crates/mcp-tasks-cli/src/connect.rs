@@ -15,7 +15,7 @@ use crate::{
     failure::Failure,
     show::Show,
     signals::Signals,
-    target::{Credentials, Target},
+    target::{ConnectOptions, Target},
     text,
 };
 
@@ -71,7 +71,7 @@ pub(crate) struct Connected {
 /// What a connection is made of.
 pub(crate) struct Opening<'a> {
     pub(crate) target: &'a Target,
-    pub(crate) credentials: &'a Credentials,
+    pub(crate) how: &'a ConnectOptions,
     /// Where a command is run; here if there is none.
     pub(crate) directory: Option<&'a Path>,
     /// Told whenever the server announces a status.
@@ -88,20 +88,21 @@ impl Opening<'_> {
     ) -> Result<Connected, Failure> {
         let Self {
             target,
-            credentials,
+            how,
             directory,
             announced,
         } = self;
-        let builder =
-            settings(TaskClient::builder(handler)).on_status(move |_| announced.notify_one());
-        connect(builder, target, credentials, directory, show, signals).await
+        let builder = TaskClient::builder(handler)
+            .protocol(how.protocol.choice())
+            .on_status(move |_| announced.notify_one());
+        connect(builder, target, how, directory, show, signals).await
     }
 }
 
 async fn connect<H: ClientHandler>(
     builder: TaskClientBuilder<H>,
     target: &Target,
-    credentials: &Credentials,
+    how: &ConnectOptions,
     directory: Option<&Path>,
     show: &Show,
     signals: &mut Signals,
@@ -111,10 +112,10 @@ async fn connect<H: ClientHandler>(
         match target {
             Target::Url(url) => {
                 let mut builder = builder;
-                for (name, value) in &credentials.headers {
+                for (name, value) in &how.headers {
                     builder = builder.header(name, value);
                 }
-                if let Some(token) = &credentials.bearer {
+                if let Some(token) = &how.bearer {
                     builder = builder.bearer(token);
                 }
                 builder.http(url).await.map_err(Failure::from)
@@ -139,11 +140,6 @@ async fn connect<H: ClientHandler>(
             })
         }
     }
-}
-
-/// What all connections have in common. (An option that forces a protocol generation belongs here.)
-fn settings<H: ClientHandler>(builder: TaskClientBuilder<H>) -> TaskClientBuilder<H> {
-    builder
 }
 
 fn child(

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use mcp_tasks::client::{RemoteTask, TaskClient};
+use mcp_tasks::client::{RemoteTask, TaskClient, Ticket};
 use tokio::sync::Notify;
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     show::{Event, Show},
     signals::Signals,
     state::{Kept, Tickets},
-    target::{Credentials, Target, TargetArgs},
+    target::{ConnectOptions, Target, TargetArgs},
     text,
 };
 
@@ -65,6 +65,10 @@ impl Place {
     fn directory(&self) -> Option<PathBuf> {
         self.kept.as_ref()?.directory.clone()
     }
+
+    fn ticket(&self) -> Option<&Ticket> {
+        self.kept.as_ref().map(|kept| &kept.ticket)
+    }
 }
 
 /// A connection.
@@ -76,7 +80,7 @@ pub(crate) struct Session {
     /// Told whenever the server announces a status.
     pub(crate) announced: Arc<Notify>,
     target: Target,
-    credentials: Credentials,
+    how: ConnectOptions,
     directory: Option<PathBuf>,
     last_words: LastWords,
 }
@@ -85,41 +89,41 @@ impl Session {
     /// Connects for a command that answers questions.
     pub(crate) async fn open(
         target: Target,
-        credentials: &Credentials,
+        how: &ConnectOptions,
         directory: Option<PathBuf>,
         answers: AnswerArgs,
         show: Show,
     ) -> Result<Self, Failure> {
         let signals = Signals::listen();
         let asker = Asker::new(show.clone(), signals.interrupter(), answers);
-        Self::with(asker, signals, target, credentials, directory, show).await
+        Self::with(asker, signals, target, how, directory, show).await
     }
 
     /// Connects for a command that only looks: questions that come stay open.
     pub(crate) async fn open_to_look(
         target: Target,
-        credentials: &Credentials,
+        how: &ConnectOptions,
         directory: Option<PathBuf>,
         show: Show,
     ) -> Result<Self, Failure> {
         let signals = Signals::listen();
         let asker = Asker::new(show.clone(), signals.interrupter(), AnswerArgs::default());
         asker.leave();
-        Self::with(asker, signals, target, credentials, directory, show).await
+        Self::with(asker, signals, target, how, directory, show).await
     }
 
     async fn with(
         asker: Asker,
         mut signals: Signals,
         target: Target,
-        credentials: &Credentials,
+        how: &ConnectOptions,
         directory: Option<PathBuf>,
         show: Show,
     ) -> Result<Self, Failure> {
         let announced = Arc::new(Notify::new());
         let opening = Opening {
             target: &target,
-            credentials,
+            how,
             directory: directory.as_deref(),
             announced: announced.clone(),
         };
@@ -132,7 +136,7 @@ impl Session {
             asker,
             announced,
             target,
-            credentials: credentials.clone(),
+            how: how.clone(),
             directory,
             last_words,
         })
@@ -151,7 +155,7 @@ impl Session {
         }
         let opening = Opening {
             target: &self.target,
-            credentials: &self.credentials,
+            how: &self.how,
             directory: self.directory.as_deref(),
             announced: self.announced.clone(),
         };
@@ -166,27 +170,23 @@ impl Session {
     /// Connects to the server of a task, to take part in it.
     pub(crate) async fn at(
         place: &Place,
-        credentials: &Credentials,
+        how: &ConnectOptions,
         answers: AnswerArgs,
         show: Show,
     ) -> Result<Self, Failure> {
-        Self::open(
-            place.target.clone(),
-            credentials,
-            place.directory(),
-            answers,
-            show,
-        )
-        .await
+        let how = how.for_ticket(place.ticket());
+        let target = place.target.clone();
+        Self::open(target, &how, place.directory(), answers, show).await
     }
 
     /// Connects to the server of a task, to look at it.
     pub(crate) async fn look(
         place: &Place,
-        credentials: &Credentials,
+        how: &ConnectOptions,
         show: Show,
     ) -> Result<Self, Failure> {
-        Self::open_to_look(place.target.clone(), credentials, place.directory(), show).await
+        let how = how.for_ticket(place.ticket());
+        Self::open_to_look(place.target.clone(), &how, place.directory(), show).await
     }
 
     /// The task, with what its ticket remembers.

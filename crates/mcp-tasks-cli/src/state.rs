@@ -1,7 +1,7 @@
 //! The tickets of tasks that were left running: one file each, in a directory of the user's own.
 //!
 //! A file is written whole under another name and then renamed, and each task has a name of its own: processes that
-//! detach at the same time do not meet. Credentials are never in it; a command's words are.
+//! detach at the same time do not meet. ConnectOptions are never in it; a command's words are.
 
 use std::{
     io::{self, Write},

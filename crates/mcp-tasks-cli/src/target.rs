@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use mcp_tasks::client::Endpoint;
+use mcp_tasks::client::{Endpoint, ProtocolChoice, Ticket};
 
 use crate::failure::Failure;
 
@@ -26,13 +26,67 @@ pub(crate) struct TargetArgs {
         hide_env_values = true
     )]
     bearer: Option<String>,
+    /// Which protocol to speak
+    #[arg(
+        long,
+        value_name = "REVISION",
+        env = "MCP_TASKS_PROTOCOL",
+        hide_env_values = true,
+        default_value = "auto"
+    )]
+    protocol: Protocol,
 }
 
-/// What HTTP requests carry. It is never stored.
+/// A protocol revision, as it is asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Protocol {
+    /// The newest that the server speaks; of a task that was left running, the one it was made with
+    #[default]
+    Auto,
+    /// Core tasks (G1)
+    #[value(name = "2025-11-25")]
+    V2025_11_25,
+    /// The tasks extension (G2)
+    #[value(name = "2026-07-28")]
+    V2026_07_28,
+}
+
+impl Protocol {
+    pub(crate) fn choice(self) -> ProtocolChoice {
+        match self {
+            Self::Auto => ProtocolChoice::Auto,
+            Self::V2025_11_25 => ProtocolChoice::V2025_11_25,
+            Self::V2026_07_28 => ProtocolChoice::V2026_07_28,
+        }
+    }
+}
+
+/// How a connection is made: what HTTP requests carry, and what is spoken. It is never stored.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Credentials {
+pub(crate) struct ConnectOptions {
+    pub(crate) protocol: Protocol,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) bearer: Option<String>,
+}
+
+impl ConnectOptions {
+    /// The same, with this protocol where none was asked for.
+    pub(crate) fn or(mut self, protocol: Protocol) -> Self {
+        if self.protocol == Protocol::Auto {
+            self.protocol = protocol;
+        }
+        self
+    }
+
+    /// The same, for a task that was left running: with the protocol it was made with.
+    pub(crate) fn for_ticket(&self, ticket: Option<&Ticket>) -> Self {
+        let made_with = match ticket.map(Ticket::protocol_version) {
+            Some("2025-11-25") => Protocol::V2025_11_25,
+            Some("2026-07-28") => Protocol::V2026_07_28,
+            _ => Protocol::Auto,
+        };
+        self.clone().or(made_with)
+    }
 }
 
 /// A server.
@@ -75,8 +129,9 @@ impl TargetArgs {
         })
     }
 
-    pub(crate) fn credentials(&self) -> Credentials {
-        Credentials {
+    pub(crate) fn how(&self) -> ConnectOptions {
+        ConnectOptions {
+            protocol: self.protocol,
             headers: self.headers.clone(),
             bearer: self.bearer.clone(),
         }

@@ -61,8 +61,7 @@ pub(crate) async fn run(options: Options) -> Result<Exit, Failure> {
     let target = options.target.required()?;
     let show = Show::new(options.show);
     let answers = options.follow.answers.clone();
-    let mut session =
-        Session::open(target, &options.target.credentials(), None, answers, show).await?;
+    let mut session = Session::open(target, &options.target.how(), None, answers, show).await?;
     session.tell_connected();
     let ended = call(&mut session, &options).await;
     session.close(ended).await

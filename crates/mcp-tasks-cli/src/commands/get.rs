@@ -23,9 +23,9 @@ pub(crate) struct Options {
 
 pub(crate) async fn run(options: Options) -> Result<Exit, Failure> {
     let place = Place::find(&options.id, &options.target)?;
-    let credentials = options.target.credentials();
+    let how = options.target.how();
     let show = Show::new(options.show);
-    let mut session = Session::look(&place, &credentials, show).await?;
+    let mut session = Session::look(&place, &how, show).await?;
     let ended = get(&mut session, &place).await;
     session.close(ended).await
 }

@@ -8,7 +8,7 @@ use crate::{
     session::Session,
     show::{Show, ShowArgs, Task},
     state::Tickets,
-    target::{Target, TargetArgs},
+    target::{Protocol, Target, TargetArgs},
     text,
 };
 
@@ -35,8 +35,9 @@ pub(crate) async fn run(options: Options) -> Result<Exit, Failure> {
             "list what? Give a target (a URL, or a command after `--`), or --local for the tasks left running from here",
         )),
         (Some(target), false) => {
-            let credentials = options.target.credentials();
-            let mut session = Session::open_to_look(target, &credentials, None, show).await?;
+            // Only 2025-11-25 has a list; it shows the tasks of both.
+            let how = options.target.how().or(Protocol::V2025_11_25);
+            let mut session = Session::open_to_look(target, &how, None, show).await?;
             let ended = remote(&mut session).await;
             session.close(ended).await
         }

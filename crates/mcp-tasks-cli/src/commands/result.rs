@@ -39,7 +39,7 @@ pub(crate) async fn go_on(
     show: ShowArgs,
 ) -> Result<Exit, Failure> {
     let answers = follow.answers.clone();
-    let mut session = Session::at(place, &target.credentials(), answers, Show::new(show)).await?;
+    let mut session = Session::at(place, &target.how(), answers, Show::new(show)).await?;
     session.tell_connected();
     let ended = followed(&mut session, place, &follow).await;
     session.close(ended).await

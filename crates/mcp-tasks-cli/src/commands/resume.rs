@@ -8,7 +8,7 @@ use crate::{
 /// Go on with a task that was left running, as if it never had been
 ///
 /// The server is the one of the task's ticket; a command is started again in the directory where it was. Answers that
-/// were given are not asked for again. Credentials are not kept: give --header and --bearer again.
+/// were given are not asked for again. ConnectOptions are not kept: give --header and --bearer again.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// The task's id, or the beginning of it; may be left out if only one task was left running

@@ -26,8 +26,8 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: Options) -> Result<Exit, Failure> {
     let target = options.target.required()?;
     let show = Show::new(options.show);
-    let credentials = options.target.credentials();
-    let mut session = Session::open_to_look(target, &credentials, None, show).await?;
+    let how = options.target.how();
+    let mut session = Session::open_to_look(target, &how, None, show).await?;
     let ended = list(&mut session).await;
     session.close(ended).await
 }

@@ -31,8 +31,8 @@ pub(crate) struct Options {
 
 pub(crate) async fn run(options: Options) -> Result<Exit, Failure> {
     let place = Place::find(&options.id, &options.target)?;
-    let credentials = options.target.credentials();
-    let mut session = Session::look(&place, &credentials, Show::new(options.show)).await?;
+    let how = options.target.how();
+    let mut session = Session::look(&place, &how, Show::new(options.show)).await?;
     session.tell_connected();
     let deadline = async {
         match options.timeout {

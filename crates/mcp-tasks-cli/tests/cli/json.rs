@@ -55,7 +55,9 @@ fn regex_literal(text: &str) -> String {
 
 #[test]
 fn tools() {
-    let ran = User::new().run_stdio(&["tools", "--json"], &[]).ok();
+    let ran = User::speaking("2025-11-25")
+        .run_stdio(&["tools", "--json"], &[])
+        .ok();
     let mut document = ran.json().remove(0);
     let tools = document["tools"].as_array_mut().unwrap();
     tools.retain(|tool| {
@@ -73,7 +75,7 @@ fn tools() {
 // F-31, F-35
 #[test]
 fn call() {
-    let user = User::new();
+    let user = User::speaking("2025-11-25");
     let call = |arguments: &[&str]| user.run_stdio(&[&["call", "--json"], arguments].concat(), &[]);
     snapshot("call_task", &call(&["slow_echo", "--arg", "text=hi"]).ok());
     snapshot(
@@ -115,7 +117,7 @@ fn call() {
 #[test]
 fn the_life_of_a_task() {
     let server = Listening::start(&["--owner-from-bearer"]);
-    let user = User::new();
+    let user = User::speaking("2025-11-25");
     let with = |arguments: &[&str]| {
         let mut command = user.command(&[arguments, &["--json"]].concat());
         command.env("MCP_TASKS_BEARER", "t");
@@ -164,7 +166,7 @@ fn the_life_of_a_task() {
 
 #[test]
 fn errors() {
-    let user = User::new();
+    let user = User::speaking("2025-11-25");
     snapshot("error_usage", &user.run(&["tools", "--json"]));
     snapshot(
         "error_no_tasks",

@@ -10,6 +10,7 @@ mod json;
 mod program;
 #[cfg(unix)]
 mod prompts;
+mod protocol;
 #[cfg(unix)]
 mod signals;
 mod state;

@@ -17,6 +17,8 @@ pub(crate) const SOON: Duration = Duration::from_secs(120);
 /// A user with a state directory of their own.
 pub(crate) struct User {
     pub(crate) state: tempfile::TempDir,
+    /// What they want to be spoken.
+    pub(crate) protocol: &'static str,
 }
 
 /// What a run of the program gave.
@@ -29,8 +31,13 @@ pub(crate) struct Ran {
 
 impl User {
     pub(crate) fn new() -> Self {
+        Self::speaking("auto")
+    }
+
+    pub(crate) fn speaking(protocol: &'static str) -> Self {
         Self {
             state: tempfile::tempdir().unwrap(),
+            protocol,
         }
     }
 
@@ -39,6 +46,7 @@ impl User {
         command
             .args(arguments)
             .env("MCP_TASKS_STATE", self.state.path())
+            .env("MCP_TASKS_PROTOCOL", self.protocol)
             .env("NO_COLOR", "1")
             .env_remove("MCP_TASKS_BEARER")
             .stdin(Stdio::null())

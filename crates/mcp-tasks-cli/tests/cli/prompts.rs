@@ -86,7 +86,7 @@ fn escaping_by_mistake_is_no_harm() {
 
 #[test]
 fn progress_is_a_bar() {
-    let user = User::new();
+    let user = User::speaking("2025-11-25");
     let arguments = on_stdio(&[
         "call",
         "slow_echo",
@@ -107,7 +107,7 @@ fn progress_is_a_bar() {
 
 #[test]
 fn a_url_is_shown_and_a_model_is_played() {
-    let user = User::new();
+    let user = User::speaking("2025-11-25");
     let mut terminal = Terminal::start(&user, &on_stdio(&["call", "ask_url"]));
     terminal
         .expect("Please sign in.")

@@ -18,7 +18,7 @@ fn resumable(text: &str) -> &str {
 #[test]
 fn once_detaches_and_the_task_goes_on() {
     let server = Listening::start(&[]);
-    let user = User::new();
+    let user = User::speaking("2025-11-25");
     let arguments = [
         "call",
         "slow_echo",

@@ -43,6 +43,7 @@ impl Terminal {
         command.args(arguments);
         command.cwd(user.path());
         command.env("MCP_TASKS_STATE", user.path());
+        command.env("MCP_TASKS_PROTOCOL", user.protocol);
         command.env("NO_COLOR", "1");
         command.env("TERM", "xterm-256color");
         let child = pair.slave.spawn_command(command).unwrap();

@@ -12,7 +12,7 @@ use crate::{
 fn every_wrong_input_is_named() {
     let server = Listening::start(&[]);
     let url = &*server.url;
-    let user = User::new();
+    let user = User::speaking("2025-11-25");
     let program = fixture::path();
     let cases: &[(&[&str], i32, &str)] = &[
         (&["call"], 2, "<TOOL>"),
