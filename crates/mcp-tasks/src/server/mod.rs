@@ -5,6 +5,9 @@
 //! go, `requests` puts requests of ours to a client (`client_tasks`), `session` knows who is connected;
 //! `augment` makes tasks of the inner server's own tools; `v2026_07_28` answers the requests of that revision, which know no sessions; `stdio` and `http` are the two transports.
 
+// What only HTTP uses is part of the machine all the same.
+#![cfg_attr(not(feature = "http"), allow(dead_code))]
+
 mod augment;
 mod builder;
 mod call;
