@@ -25,7 +25,9 @@ use rmcp::{
     schemars,
     service::RequestContext,
     tool, tool_handler, tool_router,
-    transport::StreamableHttpServerConfig,
+    transport::streamable_http_server::{
+        StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+    },
 };
 use serde_json::{Value, json};
 
@@ -34,7 +36,11 @@ use crate::{
     four::all_four,
     once::{Once, accept_all, accepted, on_pipe},
     owners, schema,
-    support::{http::Served, pipe::Pipe, text},
+    support::{
+        http::{Client, Served},
+        pipe::Pipe,
+        text,
+    },
     tools::{self, Gates},
 };
 
@@ -237,21 +243,39 @@ async fn lists_show_the_tool_as_it_was_with_its_support() {
     assert_eq!(old["result"]["tools"], before["result"]["tools"]);
 }
 
-/// What a call gives as a task, and what it gives plainly: results or errors, without what is ours in `_meta`.
-async fn both_ways(world: &World, tool: &str) -> [Value; 4] {
-    let asked = json!({"example.com/asked": 5, "progressToken": "p"});
-    let call = json!({"name": tool, "arguments": {}, "_meta": asked});
-    let (session, once, plain) = (
-        world.session("2025-11-25").await,
-        world.once(),
-        world.plain(),
-    );
-    let mut task = call.clone();
-    task["task"] = json!({});
-    let created = session.request("tools/call", task).await;
+/// An outcome without what is ours in it.
+fn theirs(answer: &Value) -> Value {
+    let mut outcome = json!({"result": answer["result"], "error": answer["error"]});
+    if let Some(result) = outcome["result"].as_object_mut() {
+        result.remove("resultType");
+        if let Some(meta) = result.get_mut("_meta").and_then(Value::as_object_mut) {
+            meta.retain(|name, _| !name.starts_with("io.modelcontextprotocol/"));
+            if meta.is_empty() {
+                result.remove("_meta");
+            }
+        }
+    }
+    outcome
+}
+
+fn asking(tool: &str) -> Value {
+    let meta = json!({"example.com/asked": 5, "progressToken": "p"});
+    json!({"name": tool, "arguments": {}, "_meta": meta})
+}
+
+fn as_task(tool: &str) -> Value {
+    let mut call = asking(tool);
+    call["task"] = json!({});
+    call
+}
+
+/// What a call gives as a task and plainly, in both generations.
+async fn four_ways(world: &World, session: &Client, tool: &str) -> [Value; 4] {
+    let (once, plain) = (world.once(), world.plain());
+    let created = session.request("tools/call", as_task(tool)).await;
     let id = json!({"taskId": created["result"]["task"]["taskId"]});
-    let as_task = session.request("tasks/result", id).await;
-    let handle = once.request("tools/call", call.clone()).await["result"].clone();
+    let task = session.request("tasks/result", id).await;
+    let handle = once.request("tools/call", asking(tool)).await["result"].clone();
     let ended = loop {
         let now = once.get(&handle).await;
         match now["status"].as_str() {
@@ -260,25 +284,26 @@ async fn both_ways(world: &World, tool: &str) -> [Value; 4] {
             _ => tokio::time::sleep(Duration::from_millis(5)).await,
         }
     };
-    let answers = [
-        as_task,
-        session.request("tools/call", call.clone()).await,
-        ended,
-        plain.request("tools/call", call).await,
-    ];
-    answers.map(|answer| {
-        let mut outcome = json!({"result": answer["result"], "error": answer["error"]});
-        if let Some(result) = outcome["result"].as_object_mut() {
-            result.remove("resultType");
-            if let Some(meta) = result.get_mut("_meta").and_then(Value::as_object_mut) {
-                meta.retain(|name, _| !name.starts_with("io.modelcontextprotocol/"));
-                if meta.is_empty() {
-                    result.remove("_meta");
-                }
-            }
+    let plainly = session.request("tools/call", asking(tool)).await;
+    let once_plainly = plain.request("tools/call", asking(tool)).await;
+    [task, plainly, ended, once_plainly].map(|answer| theirs(&answer))
+}
+
+/// What each of these tools gives, whoever calls it however.
+fn check(tool: &str, outcome: &Value) {
+    match tool {
+        "rich" => {
+            assert_eq!(outcome["result"]["structuredContent"], json!({"n": 1}));
+            let meta = &outcome["result"]["_meta"];
+            let kept = json!({"example.com/kept": true, "token": true, "asked": 5});
+            assert_eq!(*meta, kept);
         }
-        outcome
-    })
+        "fails" => assert_eq!(outcome["error"]["code"], 1042),
+        "panics" => assert_eq!(outcome["error"]["code"], -32603),
+        "whoami" => assert_eq!(text(&outcome["result"]), "Bearer alice"),
+        "client" => assert!(text(&outcome["result"]).ends_with("true true"), "{outcome}"),
+        _ => assert_eq!(outcome["result"]["isError"], true),
+    }
 }
 
 #[tokio::test]
@@ -298,39 +323,90 @@ async fn a_task_gives_what_the_plain_call_gives() {
             gates,
             served,
         };
-        if stateless {
-            // Without sessions: the two revisions that need none.
-            let once = world.once();
-            let task = once.create("rich", json!({})).await;
-            let task = once.until(&task, "completed").await;
-            let plain = world.plain().call("rich", json!({})).await;
-            for member in ["content", "structuredContent", "isError"] {
-                assert_eq!(task["result"][member], plain["result"][member]);
-            }
-            continue;
+        let mut session = Client::with_token(&world.served.url, "alice");
+        match stateless {
+            true => session.version = Some("2025-11-25"),
+            false => drop(session.initialize("2025-11-25").await),
         }
         for tool in ["rich", "fails", "is_error", "panics", "whoami", "client"] {
-            let [first, others @ ..] = both_ways(&world, tool).await;
+            if stateless && tool == "client" {
+                // Without a session nobody knows what a client of 2025-11-25 can do.
+                continue;
+            }
+            let [first, others @ ..] = four_ways(&world, &session, tool).await;
             for other in others {
-                assert_eq!(other, first, "{tool}");
+                assert_eq!(other, first, "{tool}, stateless: {stateless}");
             }
-            match tool {
-                "rich" => {
-                    assert_eq!(first["result"]["structuredContent"], json!({"n": 1}));
-                    let meta = &first["result"]["_meta"];
-                    assert_eq!(
-                        *meta,
-                        json!({"example.com/kept": true, "token": true, "asked": 5})
-                    );
-                }
-                "fails" => assert_eq!(first["error"]["code"], 1042),
-                "panics" => assert_eq!(first["error"]["code"], -32603),
-                "whoami" => assert_eq!(text(&first["result"]), "Bearer alice"),
-                "client" => assert_eq!(text(&first["result"]), "test true true"),
-                _ => assert_eq!(first["result"]["isError"], true),
-            }
+            check(tool, &first);
         }
     }
+}
+
+#[tokio::test]
+async fn so_it_does_on_a_pipe() {
+    let tasks = augmented(Tasks::builder().limits(tools::limits()))
+        .build()
+        .unwrap();
+    let (mut pipe, _) = Pipe::at("2025-11-25", &tasks, Ordinary::default()).await;
+    for tool in ["rich", "fails", "is_error", "panics", "client"] {
+        let created = pipe.request("tools/call", as_task(tool)).await;
+        let id = json!({"taskId": created["result"]["task"]["taskId"]});
+        let task = theirs(&pipe.request("tasks/result", id).await);
+        check(tool, &task);
+        let plainly = pipe.request("tools/call", asking(tool)).await;
+        assert_eq!(theirs(&plainly), task, "{tool}");
+        let mut once = asking(tool);
+        let all = crate::once::meta(&crate::once::capabilities(false));
+        for (name, value) in all.as_object().unwrap() {
+            once["_meta"][name] = value.clone();
+        }
+        let once = pipe.request("tools/call", once).await;
+        schema::check("tools/call", &once);
+        assert_eq!(theirs(&once), task, "{tool}");
+    }
+}
+
+// rmcp ends a session that is idle; a task that it made is not the session's.
+#[tokio::test]
+async fn the_expiry_of_its_session_is_not_the_tasks() {
+    let inner = Ordinary::default();
+    let tasks = owners(augmented(Tasks::builder().limits(tools::limits())));
+    let made = inner.clone();
+    let config = StreamableHttpServerConfig::default();
+    tasks
+        .streamable_http(move || Ok(made.clone()), config)
+        .unwrap();
+    // The same handler, in a service of our own making whose sessions are short.
+    let mut sessions = LocalSessionManager::default();
+    sessions.session_config.keep_alive = Some(Duration::from_millis(100));
+    let made = inner.clone();
+    let service = StreamableHttpService::new(
+        move || Ok(made.clone()),
+        Arc::new(sessions),
+        StreamableHttpServerConfig::default(),
+    );
+    let layer = tasks.layer(mcp_tasks::HttpOptions::default()).unwrap();
+    let served = Served::service(tower_layer::Layer::layer(&layer, service)).await;
+    let mut session = Client::with_token(&served.url, "alice");
+    session.initialize("2025-11-25").await;
+    let task = session.create("hold", json!({"text": "on"})).await;
+    inner.gates.wait_started().await;
+    let ping = json!({"jsonrpc": "2.0", "id": "p", "method": "ping"});
+    crate::once::until(
+        async || {
+            // Slower than its timer: every answer of its is a sign of life.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            json!({"status": session.post(&ping).await.status.to_string()})
+        },
+        "404",
+    )
+    .await;
+    inner.gates.go.add_permits(1);
+    let mut other = Client::with_token(&served.url, "alice");
+    other.initialize("2025-11-25").await;
+    let id = json!({"taskId": task["taskId"]});
+    let ended = other.request("tasks/result", id).await;
+    assert_eq!(text(&ended["result"]), "held on");
 }
 
 #[tokio::test]

@@ -85,6 +85,8 @@ pub struct Client {
     pub url: String,
     pub session: Option<String>,
     pub token: Option<String>,
+    /// The revision it names where it has no session.
+    pub version: Option<&'static str>,
     next: std::sync::atomic::AtomicU64,
 }
 
@@ -95,6 +97,7 @@ impl Client {
             url: url.to_owned(),
             session: None,
             token: None,
+            version: None,
             next: std::sync::atomic::AtomicU64::new(0),
         }
     }
@@ -134,6 +137,9 @@ impl Client {
             request = request
                 .header("mcp-session-id", session)
                 .header("mcp-protocol-version", "2025-11-25");
+        }
+        if let (None, Some(version)) = (&self.session, self.version) {
+            request = request.header("mcp-protocol-version", version);
         }
         if let Some(token) = &self.token {
             request = request.header("authorization", format!("Bearer {token}"));
