@@ -17,6 +17,7 @@ use super::{
     drive::{at, cancelled, other_task},
     info::{TaskOutcome, protocol},
     link::{Lost, LostKind},
+    outage::Outage,
     waiting::{Abandon, InFlight, ProgressFeed, Reply, Watch},
 };
 use crate::wire::error::REQUEST_CANCELLED;
@@ -46,7 +47,6 @@ pub(super) struct Follow<'a, R> {
     found: bool,
     missed: bool,
     floor: Duration,
-    max_outage: Option<Duration>,
     watch: Watch,
     progress: Option<ProgressFeed>,
     poll: Option<(InFlight, Instant)>,
@@ -66,7 +66,7 @@ pub(super) struct Follow<'a, R> {
     went_back: u32,
     backoff: Backoff,
     result_backoff: Backoff,
-    outage: Option<Instant>,
+    outage: Outage,
     error_answers: u32,
 }
 
@@ -102,6 +102,7 @@ impl<'a, R: TaskOutcome> Follow<'a, R> {
             connection,
             events,
             watch: connection.watch(&id),
+            outage: Outage::new(connection, &id, options),
             id,
             info,
             existed,
@@ -111,7 +112,6 @@ impl<'a, R: TaskOutcome> Follow<'a, R> {
                 .poll_floor
                 .unwrap_or(settings.poll_floor)
                 .max(LEAST_FLOOR),
-            max_outage: options.max_outage.unwrap_or(settings.max_outage),
             progress,
             poll: None,
             poll_due: None,
@@ -126,7 +126,6 @@ impl<'a, R: TaskOutcome> Follow<'a, R> {
             went_back: 0,
             backoff: Backoff::usual(),
             result_backoff: Backoff::usual(),
-            outage: None,
             error_answers: 0,
         }
     }
@@ -312,7 +311,7 @@ impl<'a, R: TaskOutcome> Follow<'a, R> {
         }
         self.found = true;
         self.existed = true;
-        self.reachable();
+        self.outage.over();
         self.error_answers = 0;
         self.backoff.reset();
         let status = info.status;
@@ -399,17 +398,16 @@ impl<'a, R: TaskOutcome> Follow<'a, R> {
                 };
             }
             Reply::Error(error) => {
-                self.reachable();
+                self.outage.over();
                 // Its end, or something on the way? The task itself is asked.
                 self.verdict = Some(error);
                 self.poll = None;
                 self.poll_due = Some(Instant::now());
             }
-            Reply::Lost(lost) if lost.kind == LostKind::Transient => {
-                self.out_of_reach(&lost)?;
+            Reply::Lost(lost) => {
+                self.outage.lasts(&lost)?;
                 self.result_later(lost.retry_after);
             }
-            Reply::Lost(lost) => return Err(self.fatal(lost)),
         }
         Ok(None)
     }
@@ -440,43 +438,9 @@ impl<'a, R: TaskOutcome> Follow<'a, R> {
 
     /// A poll failed on the way.
     fn failed(&mut self, lost: &Lost) -> Result<(), TaskClientError> {
-        if lost.kind != LostKind::Transient {
-            return Err(self.fatal(lost.clone()));
-        }
-        self.out_of_reach(lost)?;
-        tracing::debug!(
-            task = self.id,
-            why = lost.why,
-            "a poll failed, trying again"
-        );
-        let wait = self
-            .backoff
-            .next()
-            .max(lost.retry_after.unwrap_or_default())
-            .max(self.floor);
-        self.poll_due = Some(Instant::now() + wait);
+        let due = self.outage.try_again(lost, &mut self.backoff, self.floor)?;
+        self.poll_due = Some(due);
         Ok(())
-    }
-
-    fn fatal(&self, lost: Lost) -> TaskClientError {
-        match lost.kind {
-            LostKind::Closed => self.connection.closed_error(Some(&self.id)),
-            _ => TaskClientError::lost(lost, Some(&self.id)),
-        }
-    }
-
-    fn reachable(&mut self) {
-        self.outage = None;
-    }
-
-    fn out_of_reach(&mut self, lost: &Lost) -> Result<(), TaskClientError> {
-        let since = *self.outage.get_or_insert_with(Instant::now);
-        match self.max_outage {
-            Some(longest) if since.elapsed() >= longest => {
-                Err(TaskClientError::lost(lost.clone(), Some(&self.id)))
-            }
-            _ => Ok(()),
-        }
     }
 }
 

@@ -39,6 +39,7 @@ mod hosting;
 mod info;
 mod link;
 mod options;
+mod outage;
 mod questions;
 mod remote;
 mod requestor;

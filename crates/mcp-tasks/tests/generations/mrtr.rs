@@ -414,3 +414,20 @@ async fn one_state_makes_one_task_whatever_its_id() {
         assert_eq!(made.load(std::sync::atomic::Ordering::SeqCst), round);
     }
 }
+
+// A client that declares the extension only on the retry goes on with the call that is there: no second body runs.
+#[tokio::test]
+async fn a_state_goes_on_with_its_call_whatever_the_retry_declares() {
+    let world = World::new().await;
+    let (plain, declared) = (world.plain(), world.once());
+    let call = call("ask_optional");
+    let asked = ask(&plain, &call).await;
+    let responses = accept_all(&asked["result"]["inputRequests"], "Ada");
+    let done = declared.retry(call.clone(), &asked, responses).await;
+    assert_eq!(done["result"]["resultType"], "complete", "{done}");
+    assert_eq!(text(&done["result"]), "accept Ada");
+    let mut wrong = asked;
+    wrong["result"]["requestState"] = json!("made up");
+    let refused = declared.retry(call, &wrong, json!({})).await;
+    assert_eq!(refused["error"]["code"], -32602);
+}

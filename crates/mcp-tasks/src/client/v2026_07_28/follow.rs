@@ -27,6 +27,7 @@ use crate::client::{
     follow::{ERROR_ANSWERS, LEAST_FLOOR, LONGEST_INTERVAL},
     info::TaskOutcome,
     link::{Lost, LostKind},
+    outage::Outage,
     waiting::{Abandon, InFlight, ProgressFeed, Reply},
 };
 
@@ -51,7 +52,6 @@ pub(in crate::client) struct Follow<'a, R> {
     found: bool,
     missed: bool,
     floor: Duration,
-    max_outage: Option<Duration>,
     progress: Option<ProgressFeed>,
     poll: Option<Sent>,
     poll_due: Option<Instant>,
@@ -72,7 +72,7 @@ pub(in crate::client) struct Follow<'a, R> {
     /// How many polls are left once the cancel was taken.
     cancel_polls: Option<u32>,
     backoff: Backoff,
-    outage: Option<Instant>,
+    outage: Outage,
     error_answers: u32,
 }
 
@@ -114,6 +114,7 @@ impl<'a, R: TaskOutcome> Follow<'a, R> {
             connection,
             modern,
             events,
+            outage: Outage::new(connection, &id, options),
             id,
             info,
             existed,
@@ -123,7 +124,6 @@ impl<'a, R: TaskOutcome> Follow<'a, R> {
                 .poll_floor
                 .unwrap_or(settings.poll_floor)
                 .max(LEAST_FLOOR),
-            max_outage: options.max_outage.unwrap_or(settings.max_outage),
             progress,
             poll: None,
             poll_due: None,
@@ -140,7 +140,6 @@ impl<'a, R: TaskOutcome> Follow<'a, R> {
             cancels: modern.cancelled.subscribe(),
             cancel_polls: None,
             backoff: Backoff::usual(),
-            outage: None,
             error_answers: 0,
         }
     }
@@ -342,7 +341,7 @@ impl<'a, R: TaskOutcome> Follow<'a, R> {
             }
         };
         self.found = true;
-        self.outage = None;
+        self.outage.over();
         self.error_answers = 0;
         self.backoff.reset();
         self.told(told, true).await
@@ -467,7 +466,7 @@ impl<'a, R: TaskOutcome> Follow<'a, R> {
             Reply::Result(raw) => {
                 super::complete("tasks/update", raw.as_raw())?;
                 self.update_backoff.reset();
-                self.outage = None;
+                self.outage.over();
                 self.inputs.taken(keys);
                 // Answers that came meanwhile.
                 self.send_answers(true).await?;
@@ -495,15 +494,9 @@ impl<'a, R: TaskOutcome> Follow<'a, R> {
 
     /// An answer did not get through: the same one is sent again.
     fn update_failed(&mut self, lost: &Lost) -> Result<(), TaskClientError> {
-        if lost.kind != LostKind::Transient {
-            return Err(self.fatal(lost.clone()));
-        }
-        self.out_of_reach(lost)?;
-        let wait = self
-            .update_backoff
-            .next()
-            .max(lost.retry_after.unwrap_or_default());
-        self.update_due = Some(Instant::now() + wait);
+        let now = Duration::ZERO;
+        let due = self.outage.try_again(lost, &mut self.update_backoff, now)?;
+        self.update_due = Some(due);
         Ok(())
     }
 
@@ -542,39 +535,9 @@ impl<'a, R: TaskOutcome> Follow<'a, R> {
 
     /// A poll failed on the way.
     fn failed(&mut self, lost: &Lost) -> Result<(), TaskClientError> {
-        if lost.kind != LostKind::Transient {
-            return Err(self.fatal(lost.clone()));
-        }
-        self.out_of_reach(lost)?;
-        tracing::debug!(
-            task = self.id,
-            why = lost.why,
-            "a poll failed, trying again"
-        );
-        let wait = self
-            .backoff
-            .next()
-            .max(lost.retry_after.unwrap_or_default())
-            .max(self.floor);
-        self.poll_due = Some(Instant::now() + wait);
+        let due = self.outage.try_again(lost, &mut self.backoff, self.floor)?;
+        self.poll_due = Some(due);
         Ok(())
-    }
-
-    fn fatal(&self, lost: Lost) -> TaskClientError {
-        match lost.kind {
-            LostKind::Closed => self.connection.closed_error(Some(&self.id)),
-            _ => TaskClientError::lost(lost, Some(&self.id)),
-        }
-    }
-
-    fn out_of_reach(&mut self, lost: &Lost) -> Result<(), TaskClientError> {
-        let since = *self.outage.get_or_insert_with(Instant::now);
-        match self.max_outage {
-            Some(longest) if since.elapsed() >= longest => {
-                Err(TaskClientError::lost(lost.clone(), Some(&self.id)))
-            }
-            _ => Ok(()),
-        }
     }
 }
 

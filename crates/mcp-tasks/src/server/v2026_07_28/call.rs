@@ -63,7 +63,8 @@ pub(super) async fn call(
             return Verdict::Reply(reply);
         }
     };
-    if as_task && tool.before.is_none() {
+    // A state that is brought back goes on with what is there, whatever is declared now.
+    if as_task && tool.before.is_none() && call.request_state.is_none() {
         return match create(plane, wanted).await {
             Ok(record) => Verdict::Reply(g2::created(request.id, &record, plane.server_meta())),
             Err(error) => Plane::refuse(request.id, &error.into_rpc()),
