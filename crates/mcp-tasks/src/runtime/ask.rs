@@ -406,6 +406,10 @@ pub(crate) fn read_elicitation<T: DeserializeOwned>(
         content: Option<Value>,
     }
     let wrong = |e: String| InputError::InvalidAnswer(e);
+    // A list would be read as the members in their order.
+    if !answer.get().starts_with('{') {
+        return Err(wrong("expected an object".to_owned()));
+    }
     let given: Given = answer.parse().map_err(|e| wrong(e.to_string()))?;
     match given.action.as_str() {
         "accept" => {

@@ -35,6 +35,7 @@ use crate::{
     wire::{
         envelope::{self, Message},
         error::{INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND},
+        field,
         object::RawObject,
         v2026_07_28::{self as g2, RequestMeta},
     },
@@ -660,9 +661,7 @@ fn cancelled_request(params: Option<&RawValue>) -> Option<String> {
         #[serde(borrow, rename = "requestId")]
         request: &'a RawValue,
     }
-    serde_json::from_str::<Cancelled<'_>>(params?.get())
-        .ok()
-        .map(|cancelled| cancelled.request.get().to_owned())
+    field::object::<Cancelled<'_>>(params?).map(|cancelled| cancelled.request.get().to_owned())
 }
 
 enum Line {

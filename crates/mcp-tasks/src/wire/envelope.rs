@@ -89,7 +89,14 @@ impl<'a> Message<'a> {
                 format!("the message is not UTF-8 at byte {}", e.valid_up_to()),
             ),
         })?;
-        let parts: Parts<'a> = serde_json::from_str(text).map_err(|e| {
+        // A struct can be read from a list too, member by member.
+        let is_list = text.trim_start().starts_with('[');
+        let parts: Result<Parts<'a>, _> = match is_list {
+            true => serde_json::from_str::<&RawValue>(text)
+                .and_then(|_| Err(serde::de::Error::custom("expected an object, got a list"))),
+            false => serde_json::from_str(text),
+        };
+        let parts = parts.map_err(|e| {
             let (code, what) = if e.is_data() {
                 (INVALID_REQUEST, "the message is not a JSON-RPC object")
             } else {
@@ -352,6 +359,10 @@ mod tests {
                 .contains("not both")
         );
         assert_eq!(refused(b"[]").0, -32600);
+        // A list whose items would be the members in their order is no message either.
+        let list = br#" ["2.0", 1, "tasks/get", {"taskId": "x"}]"#;
+        assert_eq!((refused(list).0, refused(list).2), (-32600, None));
+        assert_eq!(refused(br#"["2.0", 1"#).0, -32700);
         assert_eq!(
             refused(br#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#).0,
             -32600

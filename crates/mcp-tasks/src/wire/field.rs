@@ -44,6 +44,15 @@ pub fn optional_object<'a>(
     }
 }
 
+/// An object as `T`, a struct of borrowed members. A struct can be read from a list too, member by member: that is not
+/// what anybody means here.
+pub fn object<'a, T: serde::Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
+    raw.get()
+        .starts_with('{')
+        .then(|| serde_json::from_str(raw.get()).ok())
+        .flatten()
+}
+
 /// The parameters as `T`, a struct of borrowed members.
 ///
 /// # Errors

@@ -8,6 +8,7 @@ mod support;
 mod across;
 mod augmented;
 mod augmented_faults;
+mod bytes;
 mod cases;
 mod four;
 mod headers;

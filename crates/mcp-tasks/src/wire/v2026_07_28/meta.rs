@@ -82,10 +82,10 @@ impl<'a> RequestMeta<'a> {
             #[serde(borrow, default, rename = "progressToken")]
             progress_token: Option<&'a RawValue>,
         }
-        let params = params.and_then(|raw| serde_json::from_str::<Params<'_>>(raw.get()).ok());
+        let params = params.and_then(field::object::<Params<'_>>);
         let task_id = params.as_ref().and_then(|params| params.task_id);
         let raw = params.and_then(|params| params.meta);
-        match raw.and_then(|raw| serde_json::from_str::<Meta<'_>>(raw.get()).ok()) {
+        match raw.and_then(field::object::<Meta<'_>>) {
             Some(meta) => Self {
                 raw,
                 version: meta.version,
@@ -163,10 +163,8 @@ impl<'a> RequestMeta<'a> {
             tasks: Option<&'a RawValue>,
         }
         let declared = || {
-            let capabilities: Capabilities<'_> =
-                serde_json::from_str(self.capabilities?.get()).ok()?;
-            let extensions: Extensions<'_> =
-                serde_json::from_str(capabilities.extensions?.get()).ok()?;
+            let capabilities: Capabilities<'_> = field::object(self.capabilities?)?;
+            let extensions: Extensions<'_> = field::object(capabilities.extensions?)?;
             extensions.tasks
         };
         declared().is_some_and(|tasks| tasks.get().starts_with('{'))
@@ -208,6 +206,7 @@ mod tests {
             ),
             (r#"{"extensions":null}"#, false),
             (r#"{"extensions":[]}"#, false),
+            (r#"{"extensions":[{}]}"#, false),
             (r#"{"tasks":{"cancel":{}}}"#, false),
             ("{}", false),
         ] {
@@ -232,6 +231,8 @@ mod tests {
         for wrong in [
             "{}",
             r#"{"_meta":7}"#,
+            r#"{"_meta":["2026-07-28",{},{}]}"#,
+            r#"[{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}]"#,
             r#"{"_meta":{}}"#,
             r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":7}}"#,
         ] {

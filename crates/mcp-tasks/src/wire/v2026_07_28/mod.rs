@@ -24,7 +24,7 @@ pub use request::{
     Listen, MAX_LISTENED, ToolCall, Update, check_response, listen, responses, tool_call, update,
 };
 
-use super::envelope::string_of;
+use super::{envelope::string_of, field::object};
 
 /// The revision this module speaks.
 pub const VERSION: &str = "2026-07-28";
@@ -62,7 +62,7 @@ pub fn named_version(params: Option<&RawValue>) -> Option<String> {
     if !text.contains("_meta") && !text.contains('\\') {
         return None;
     }
-    let params: Params<'_> = serde_json::from_str(text).ok()?;
-    let meta: Meta<'_> = serde_json::from_str(params.meta?.get()).ok()?;
+    let params: Params<'_> = object(params?)?;
+    let meta: Meta<'_> = object(params.meta?)?;
     string_of(meta.version?).map(std::borrow::Cow::into_owned)
 }

@@ -7,7 +7,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
 use super::{
-    super::envelope::{excerpt, string_of},
+    super::{
+        envelope::{excerpt, string_of},
+        field,
+    },
     EXTENSION, SERVER_INFO_META, SUBSCRIPTION_META,
 };
 
@@ -223,7 +226,7 @@ pub fn subscription(params: Option<&RawValue>) -> Option<&RawValue> {
         #[serde(borrow, default, rename = "_meta")]
         meta: Option<&'a RawValue>,
     }
-    let params: Params<'_> = serde_json::from_str(params?.get()).ok()?;
+    let params: Params<'_> = field::object(params?)?;
     let meta = members("_meta", params.meta?).ok()?;
     let subscription = meta
         .into_iter()
@@ -238,7 +241,7 @@ pub fn granted(params: Option<&RawValue>) -> Vec<String> {
         #[serde(default)]
         notifications: Value,
     }
-    let params = params.and_then(|raw| serde_json::from_str::<Params>(raw.get()).ok());
+    let params = params.and_then(field::object::<Params>);
     params
         .and_then(|params| texts(params.notifications.get("taskIds")?))
         .unwrap_or_default()

@@ -93,6 +93,9 @@ pub fn responses(raw: Option<&RawValue>) -> Result<RawObject<'_>, ErrorObject> {
 pub fn check_response(kind: InputKind, response: &RawValue) -> Result<(), String> {
     use rmcp::model::{CreateMessageResult, ElicitResult, ListRootsResult};
     let text = response.get();
+    if !text.starts_with('{') {
+        return Err("it is no object".to_owned());
+    }
     let read = match kind {
         InputKind::ElicitForm | InputKind::ElicitUrl => {
             serde_json::from_str::<ElicitResult>(text).map(drop)
@@ -201,6 +204,7 @@ mod tests {
         assert!(form(r#"{"action":"accept","content":{"a":1}}"#));
         assert!(form(r#"{"action":"decline"}"#));
         assert!(!form(r#"{"action":"maybe"}"#) && !form("7") && !form("{}"));
+        assert!(!form(r#"["accept",{"a":1}]"#));
         let roots = |text: &str| check_response(InputKind::ListRoots, &raw(text)).is_ok();
         assert!(roots(r#"{"roots":[{"uri":"file:///x"}]}"#));
         assert!(!roots(r#"{"roots":7}"#) && !roots(r#"{"action":"accept"}"#));
