@@ -183,6 +183,7 @@ fn outcome<T: serde::de::DeserializeOwned>(
     what: &str,
     raw: &RawValue,
 ) -> Result<T, TaskClientError> {
+    no_list(what, raw)?;
     serde_json::from_str(raw.get())
         .map_err(|error| protocol(format!("{what} cannot be read: {error}")))
 }
@@ -192,6 +193,7 @@ fn outcome<T: serde::de::DeserializeOwned>(
 /// # Errors
 /// What is wrong with it.
 fn tool_result(raw: &RawValue) -> Result<CallToolResult, TaskClientError> {
+    no_list("a tool result", raw)?;
     match serde_json::from_str::<CallToolResult>(raw.get()) {
         Ok(result) => Ok(result),
         Err(error) => {
@@ -208,6 +210,14 @@ fn tool_result(raw: &RawValue) -> Result<CallToolResult, TaskClientError> {
             }
             Err(protocol(format!("a tool result cannot be read: {error}")))
         }
+    }
+}
+
+/// A list would be read as the members of an object in their order.
+fn no_list(what: &str, raw: &RawValue) -> Result<(), TaskClientError> {
+    match raw.get().starts_with('[') {
+        true => object(what, raw).map(drop),
+        false => Ok(()),
     }
 }
 
@@ -249,6 +259,23 @@ mod tests {
 
     fn raw(text: &str) -> Box<RawValue> {
         RawValue::from_string(text.to_owned()).unwrap()
+    }
+
+    #[test]
+    fn a_list_is_no_result() {
+        for text in [
+            "[]",
+            r#"[[{"type":"text","text":"x"}]]"#,
+            r#"["accept",{}]"#,
+        ] {
+            let raw = RawValue::from_string(text.to_owned()).unwrap();
+            assert!(
+                matches!(tool_result(&raw), Err(TaskClientError::Protocol(_))),
+                "{text}"
+            );
+            let read = outcome::<rmcp::model::ElicitResult>("an answer", &raw);
+            assert!(matches!(read, Err(TaskClientError::Protocol(_))), "{text}");
+        }
     }
 
     #[test]
