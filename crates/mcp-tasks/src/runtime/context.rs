@@ -110,8 +110,8 @@ struct Telling {
     waiting: Option<String>,
 }
 
-fn lock_telling(telling: &Mutex<Telling>) -> MutexGuard<'_, Telling> {
-    telling.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl TaskContext {
@@ -197,11 +197,7 @@ impl TaskContext {
             return;
         }
         {
-            let mut last = self
-                .0
-                .progress
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut last = lock(&self.0.progress);
             if done <= *last {
                 return;
             }
@@ -234,9 +230,9 @@ impl TaskContext {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
-        let every = Duration::from_millis(self.0.started.poll_interval_ms);
+        let every = self.poll_interval();
         let due = {
-            let mut telling = lock_telling(&self.0.telling);
+            let mut telling = lock(&self.0.telling);
             if telling.waiting.replace(text).is_some() {
                 // Somebody is about to write the newest.
                 return;
@@ -254,7 +250,7 @@ impl TaskContext {
                 }
             }
             let text = {
-                let mut telling = lock_telling(&context.0.telling);
+                let mut telling = lock(&context.0.telling);
                 telling.last = Some(Instant::now());
                 telling.waiting.take()
             };

@@ -186,7 +186,7 @@ fn stage_then_task(
     wanted: Call,
     carrier: &Carrier<'_>,
 ) -> Verdict {
-    let (outlet, messages, own_stream) = carrier.outlet(session);
+    let (outlet, messages, own_stream) = carrier.outlet(&session.key);
     let stage = Call {
         before: true,
         hidden: true,
@@ -254,7 +254,7 @@ async fn shim(
     wanted: Call,
     carrier: &Carrier<'_>,
 ) -> Verdict {
-    let (outlet, messages, own_stream) = carrier.outlet(session);
+    let (outlet, messages, own_stream) = carrier.outlet(&session.key);
     let task = TaskId::random();
     let mut wanted = Call {
         hidden: true,
@@ -346,7 +346,7 @@ pub(crate) fn follow(
 }
 
 /// A hidden task that is gone took too long.
-fn lost(error: ReadError) -> ErrorObject {
+pub(super) fn lost(error: ReadError) -> ErrorObject {
     match error {
         ReadError::NotFound => ErrorObject::internal("the call took longer than its task may live"),
         other => read_error(other),

@@ -117,15 +117,15 @@ impl Carrier<'_> {
         known
     }
 
-    /// The stream for a request of `session`.
+    /// The stream for a request of the session with this key.
     pub(crate) fn outlet(
         &self,
-        session: &Session,
+        session: &Arc<str>,
     ) -> (Arc<Outlet>, Option<mpsc::Receiver<Vec<u8>>>, bool) {
         match self {
             Self::Connection(outlet) => (outlet.clone(), None, false),
             Self::Own(_) => {
-                let (outlet, messages) = Outlet::new(session.key.clone());
+                let (outlet, messages) = Outlet::new(session.clone());
                 (outlet, Some(messages), true)
             }
         }
@@ -328,7 +328,7 @@ impl Plane {
         if let Some(reply) = g1::outcome(id, &record, true) {
             return Ok(Verdict::Reply(reply));
         }
-        let (outlet, messages, own_stream) = carrier.outlet(session);
+        let (outlet, messages, own_stream) = carrier.outlet(&session.key);
         let open = self
             .delivery
             .result_opened(&self.runtime, session, &record, outlet, own_stream);

@@ -37,7 +37,7 @@ use crate::{
         error::{INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND},
         field,
         object::RawObject,
-        v2026_07_28::{self as g2, RequestMeta},
+        v2026_07_28::{self as g2, RequestMeta, Revision},
     },
 };
 
@@ -283,11 +283,14 @@ impl Connection {
                 return;
             }
         };
-        let era = self.era_of(&message);
+        let named = named_revision(&message);
+        let era = self.era_of(&message, named);
+        // A request that names an older revision for itself is nothing we know.
+        let older = named == Some(Revision::Legacy);
         if let Message::Request { id, method, params } = &message {
             let expect = match &**method {
                 "initialize" => Some(Expect::Initialize(ClientFacts::of(*params))),
-                "tools/list" if era == Era::Session && !names_older(*params) => {
+                "tools/list" if era == Era::Session && !older => {
                     Some(Expect::ToolsList(self.session.generation()))
                 }
                 "tools/list" if era == Era::PerRequest => {
@@ -311,7 +314,7 @@ impl Connection {
                 if !self.take_once(id, method, *params, work).await {
                     return;
                 }
-            } else if era == Era::Session && !names_older(*params) {
+            } else if era == Era::Session && !older {
                 // Creation, polls and cancels are answered in order; what waits does so beside the reading.
                 let carrier = Carrier::Connection(self.outlet.clone());
                 match self.plane.handle(&self.session, &message, &carrier).await {
@@ -480,12 +483,10 @@ impl Connection {
             .is_some_and(|facts| !facts.inner_tools)
     }
 
-    fn era_of(&self, message: &Message<'_>) -> Era {
+    fn era_of(&self, message: &Message<'_>, named: Option<Revision>) -> Era {
         match message {
-            Message::Request { method, params, .. } => {
-                let named = g2::named_version(*params);
-                let once =
-                    named.is_some_and(|version| g2::Revision::of(&version) != g2::Revision::Legacy);
+            Message::Request { method, .. } => {
+                let once = named.is_some_and(|named| named != Revision::Legacy);
                 if method == "server/discover" || (once && method != "initialize") {
                     Era::PerRequest
                 } else {
@@ -649,9 +650,14 @@ impl Connection {
     }
 }
 
-/// Whether a request names a revision for itself that begins with `initialize`: it is nothing we know.
-fn names_older(params: Option<&RawValue>) -> bool {
-    g2::named_version(params).is_some_and(|named| g2::Revision::of(&named) == g2::Revision::Legacy)
+/// The kind of revision that a request names for itself.
+fn named_revision(message: &Message<'_>) -> Option<Revision> {
+    match message {
+        Message::Request { params, .. } => {
+            g2::named_version(*params).map(|named| Revision::of(&named))
+        }
+        _ => None,
+    }
 }
 
 /// The id in a `notifications/cancelled`.

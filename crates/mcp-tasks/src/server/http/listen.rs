@@ -77,7 +77,7 @@ struct ListenBody {
 impl ListenBody {
     fn own_acknowledgement(&mut self) -> Bytes {
         self.acknowledged = true;
-        event(self.subscription.acknowledgement(None))
+        sse::event(self.subscription.acknowledgement(None))
     }
 
     /// Adds ours to the inner server's acknowledgement. It writes one whole event a frame.
@@ -98,12 +98,6 @@ impl ListenBody {
         self.acknowledged = found;
         patched.map_or(data, Bytes::from)
     }
-}
-
-fn event(message: Vec<u8>) -> Bytes {
-    let mut event = Vec::with_capacity(message.len() + 16);
-    sse::write_data(&mut event, message);
-    event.into()
 }
 
 impl Body for ListenBody {
@@ -136,7 +130,7 @@ impl Body for ListenBody {
             };
         }
         match this.ours.as_mut().poll_next(cx) {
-            Poll::Ready(Some(message)) => return frame(event(message)),
+            Poll::Ready(Some(message)) => return frame(sse::event(message)),
             Poll::Ready(None) => return Poll::Ready(None),
             Poll::Pending => {}
         }

@@ -274,7 +274,14 @@ impl AnswerBody {
     }
 }
 
-pub(super) fn write_data(event: &mut Vec<u8>, mut message: Vec<u8>) {
+/// A message as an event without an id.
+pub(super) fn event(message: Vec<u8>) -> Bytes {
+    let mut event = Vec::with_capacity(message.len() + 16);
+    write_data(&mut event, message);
+    event.into()
+}
+
+fn write_data(event: &mut Vec<u8>, mut message: Vec<u8>) {
     one_line(&mut message);
     event.extend_from_slice(b"data: ");
     event.extend_from_slice(&message);
@@ -406,11 +413,7 @@ impl Body for GeneralBody {
             return Poll::Ready(frame);
         }
         match this.messages.poll_recv(cx) {
-            Poll::Ready(Some(message)) => {
-                let mut event = Vec::with_capacity(message.len() + 16);
-                write_data(&mut event, message);
-                Poll::Ready(Some(Ok(Frame::data(event.into()))))
-            }
+            Poll::Ready(Some(message)) => Poll::Ready(Some(Ok(Frame::data(event(message))))),
             Poll::Ready(None) | Poll::Pending => Poll::Pending,
         }
     }

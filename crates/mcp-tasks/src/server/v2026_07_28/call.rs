@@ -14,12 +14,12 @@ use super::{
     state::{self, Binding, State},
 };
 use crate::{
-    receiver::read_error,
-    runtime::{Call, CreateError, ReadError, Requestor, TaskError, TaskSupport, ToolEntry},
+    runtime::{Call, CreateError, Requestor, TaskError, TaskSupport, ToolEntry},
     server::{
+        call::lost,
         delivery::Once,
         outlet::Outlet,
-        plane::{Carrier, Pending, Plane, Verdict, shut_down_error},
+        plane::{Pending, Plane, Verdict, shut_down_error},
     },
     store::{Access, Document},
     task::{ErrorObject, Outcome, Owner, Phase, RawJson, State as TaskState, TaskId, TaskRecord},
@@ -75,13 +75,8 @@ pub(super) async fn call(
         Ok(again) => again,
         Err(error) => return Plane::refuse(request.id, &error),
     };
-    let (outlet, messages, own_stream) = match request.carrier {
-        Carrier::Connection(outlet) => (outlet.clone(), None, false),
-        Carrier::Own(_) => {
-            let (outlet, messages) = Outlet::new(g2::VERSION.into());
-            (outlet, Some(messages), true)
-        }
-    };
+    // There is no session: nothing else goes on this stream.
+    let (outlet, messages, own_stream) = request.carrier.outlet(&g2::VERSION.into());
     let round = Round {
         plane: plane.clone(),
         id: request.id.to_owned(),
@@ -334,12 +329,6 @@ impl Round {
     /// Waits until the hidden task asks something or has ended.
     async fn turn(&mut self, task: &TaskId) -> Result<Arc<TaskRecord>, ErrorObject> {
         let runtime = &self.plane.runtime;
-        let lost = |error| match error {
-            ReadError::NotFound => {
-                ErrorObject::internal("the call took longer than its task may live")
-            }
-            other => read_error(other),
-        };
         let wait = runtime.wait_for_turn(task, &Access::System, &self.requestor);
         let record = wait.await.map_err(lost)?;
         if record.phase() != Phase::InputRequired {
